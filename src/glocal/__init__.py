@@ -1,0 +1,33 @@
+"""glocal: what a transformer's head reads here (local attention), and what its output depends on (global attribution)."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from glocal.analyze import analyze as analyze
+    from glocal.describe import describe as describe
+    from glocal.results.store import open_story as open
+    from glocal.results.store import save as save
+    from glocal.views.report.page import report as report
+
+# Names are looked up when first used, so that `glocal --help` does not wait for torch.
+_PUBLIC = {
+    "analyze": ("glocal.analyze", "analyze"),
+    "describe": ("glocal.describe", "describe"),
+    "save": ("glocal.results.store", "save"),
+    "open": ("glocal.results.store", "open_story"),
+    "report": ("glocal.views.report.page", "report"),
+}
+
+__all__ = ["__version__", "analyze", "describe", "open", "report", "save"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'glocal' has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
