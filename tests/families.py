@@ -47,7 +47,9 @@ FAMILIES: dict[str, Family] = {
     "NomicBert": Family(_SIZE, gated=True),
     "EuroBert": Family(_GROUPED, tolerance=_FLOAT32_PARTS, gated=True),
     "T5": Family(
-        {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4, "vocab_size": 100}, tolerance=_FLOAT32_PARTS, encoder_of=True),
+        {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4, "vocab_size": 100},
+        tolerance=_FLOAT32_PARTS, encoder_of=True,
+    ),
     "Bart": Family(
         {"d_model": 32, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
          "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "vocab_size": 100},
@@ -56,7 +58,8 @@ FAMILIES: dict[str, Family] = {
     "GPT2": Family({"n_embd": 32, "n_layer": 3, "n_head": 4, "vocab_size": 100}, causal=True),
     "OPT": Family(
         {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "ffn_dim": 48, "vocab_size": 100, "word_embed_proj_dim": 32},
-        causal=True, tolerance=_FLOAT32_PARTS),
+        causal=True, tolerance=_FLOAT32_PARTS,
+    ),
     "GPTNeoX": Family(_SIZE, causal=True, tolerance=_FLOAT32_PARTS),
     "Llama": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
     "Mistral": Family(_GROUPED | {"sliding_window": 3}, causal=True, tolerance=_FLOAT32_PARTS, gated=True),

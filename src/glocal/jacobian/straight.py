@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import jvp, vmap
 
+from glocal.jacobian.rules import CheapTangents
 from glocal.jacobian.seeds import Seeds
 
 Function = Callable[[Tensor], tuple[Tensor, ...]]
@@ -28,7 +29,8 @@ class Squares:
 
 def push(function: Function, x: Tensor, tangents: Float[Tensor, "chunk source width"]) -> tuple[Tensor, ...]:
     """Directional derivatives of `function` at `x` along every tangent of the chunk."""
-    return vmap(lambda tangent: jvp(function, (x,), (tangent,))[1])(tangents)
+    with CheapTangents():
+        return vmap(lambda tangent: jvp(function, (x,), (tangent,))[1])(tangents)
 
 
 def straight(

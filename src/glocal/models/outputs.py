@@ -123,9 +123,8 @@ def outputs_function(
 
     def outputs(x: Tensor) -> tuple[Tensor, ...]:
         collector = _Collector(x[None], origin, layers, of == "hidden", "attention" in freeze)
-        with watching(collector):
-            with suppress(_Enough):
-                model(**call_arguments(model, seen.inputs))
+        with watching(collector), suppress(_Enough):
+            model(**call_arguments(model, seen.inputs))
         return tuple(collector.kept)
 
     return outputs

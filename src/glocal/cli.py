@@ -1,0 +1,178 @@
+"""The command line: parse, then call. Choices come from the registries; heavy imports wait until a command needs them."""
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glocal import __version__, registry
+from glocal.errors import GlocalError, GlocalWarning
+
+# Exit codes: 0 done, 1 a deliberate error, 2 wrong arguments (argparse), 130 interrupted.
+_FAILED, _INTERRUPTED = 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the `glocal` command and return its exit code."""
+    parsed = _parser().parse_args(arguments)
+    warnings.showwarning = _show_warning
+    try:
+        return parsed.run(parsed)
+    except GlocalError as error:
+        print(f"glocal: {error}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        print("glocal: interrupted; nothing was written", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`): what it wanted was written.
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="glocal", description="What a transformer's heads read (attention), and what their outputs depend on (attribution)."
+    )
+    parser.add_argument("--version", action="version", version=f"glocal {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_analyze(commands)
+    for folder in ("methods", "measures"):
+        table = commands.add_parser(folder, help=f"list the {folder}", description=f"All {folder}, with source and limits.")
+        table.add_argument("--json", action="store_true", help="machine-readable")
+        table.set_defaults(run=_table, folder=folder)
+    return parser
+
+
+def _add_analyze(commands: Any) -> None:
+    analyze = commands.add_parser(
+        "analyze",
+        help="tell the story of one text",
+        description="Attention and exact gradient attribution of every head, layer and position for one text.",
+        epilog="Layers and heads count from 1, targets from 0.",
+    )
+    analyze.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
+    analyze.add_argument("--pair", metavar="TEXT2", help="second text of a sentence pair")
+    analyze.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
+    analyze.add_argument("--methods", type=_names("methods"), default=("attention", "attribution"), metavar="A,B", help=_choices("methods"))
+    analyze.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
+    analyze.add_argument("--of", choices=("head", "head_output", "hidden"), default="head", help="what is explained (default: head)")
+    analyze.add_argument("--origin", choices=("embedding_output", "word"), default="embedding_output", help="what it is attributed to")
+    analyze.add_argument("--source-layer", type=int, default=0, metavar="L", help="attribute to the input of layer L+1 (default: 0)")
+    analyze.add_argument("--freeze", type=_list, default=(), metavar="A,B", help="hold constant: attention, norm, activation")
+    analyze.add_argument("--ladder", action="store_true", help="discrepancy with the attribution to every layer below")
+    analyze.add_argument("--norm", choices=("frobenius", "summed"), default="frobenius", help="norm of a Jacobian block")
+    analyze.add_argument("--times-input", action="store_true", help="scale the Jacobian by the input")
+    analyze.add_argument("--engine", choices=("auto", "straight"), default="auto", help="how it is computed (default: auto)")
+    analyze.add_argument("--probes", type=int, metavar="K", help="sketch with K directions per source instead of exact")
+    for name in ("layers", "heads", "targets"):
+        analyze.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
+    analyze.add_argument("--seed", type=int, default=0, help="seed of the sketch (default: 0)")
+    analyze.add_argument("--memory", default="4GiB", help="budget beyond the model (default: 4GiB)")
+    analyze.add_argument("--truncation", action="store_true", help="cut texts that are longer than the model")
+    analyze.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a model")
+    analyze.add_argument("--allow-pickle", action="store_true", help="load pickled weights")
+    analyze.add_argument("--out", metavar="PATH", help="save the Story (.zarr)")
+    analyze.add_argument("--report", metavar="PATH", help="write the HTML report")
+    analyze.add_argument("--overwrite", action="store_true", help="replace an existing --out")
+    analyze.add_argument("--json", action="store_true", help="print the Story as JSON instead of the summary")
+    analyze.set_defaults(run=_analyze)
+
+
+def _analyze(parsed: argparse.Namespace) -> int:
+    _quiet_transformers()
+    import glocal
+    from glocal.results.store import check_destination
+    from glocal.views.terminal import as_json, summary
+
+    if parsed.out:
+        check_destination(parsed.out, overwrite=parsed.overwrite)
+    text = sys.stdin.read().rstrip("\n") if parsed.text == "-" else parsed.text
+    passed = ("model", "methods", "measures", "of", "origin", "source_layer", "freeze", "ladder", "norm", "times_input", "engine",
+              "probes", "layers", "heads", "targets", "seed", "memory", "truncation", "trust_remote_code", "allow_pickle")  # fmt: skip
+    story = glocal.analyze(text if parsed.pair is None else (text, parsed.pair), **{name: getattr(parsed, name) for name in passed})
+    if parsed.json:
+        json.dump(as_json(story), sys.stdout, ensure_ascii=False, allow_nan=False)
+        print()
+    else:
+        from rich.console import Console
+
+        summary(story, Console(highlight=False))
+    # With --json the standard output is the document alone.
+    said = sys.stderr if parsed.json else sys.stdout
+    if parsed.out:
+        print(f"story   {glocal.save(story, parsed.out, overwrite=parsed.overwrite)}", file=said)
+    if parsed.report:
+        print(f"report  {Path(glocal.report(story, parsed.report)).resolve()}", file=said)
+    return 0
+
+
+def _table(parsed: argparse.Namespace) -> int:
+    cards = registry.cards(parsed.folder)
+    if parsed.json:
+        plain = {name: {**vars(card), "extra": dict(card.extra)} for name, card in cards.items()}
+        print(json.dumps(plain, ensure_ascii=False))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    fields = ("name", "summary", "source") + (("cost", "limits") if parsed.folder == "methods" else ("unit", "limits"))
+    for field in fields:
+        table.add_column(field, overflow="fold")
+    for name, card in cards.items():
+        row = vars(card) | dict(card.extra) | {"name": name}
+        table.add_row(*(Text(str(row.get(field, ""))) for field in fields))
+    Console(highlight=False).print(table)
+    return 0
+
+
+def _quiet_transformers() -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, GlocalWarning):
+        print(f"glocal: {message}", file=sys.stderr)
+
+
+def _choices(folder: str) -> str:
+    return ", ".join(registry.names(folder))
+
+
+def _names(folder: str) -> Any:
+    def parse(value: str) -> tuple[str, ...]:
+        names = _list(value)
+        for name in names:
+            if name not in registry.names(folder):
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {_choices(folder)}")
+        return names
+
+    return parse
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _ranges(value: str) -> tuple[int, ...]:
+    """'1,3-5' -> (1, 3, 4, 5)."""
+    numbers: list[int] = []
+    for part in _list(value):
+        first, dash, last = part.partition("-") if not part.startswith("-") else (part, "", "")
+        try:
+            numbers += range(int(first), int(last) + 1) if dash else [int(first)]
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is neither a number nor a range such as 3-5") from None
+    return tuple(numbers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
