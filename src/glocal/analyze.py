@@ -4,13 +4,11 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
 import xarray
-from transformers import PreTrainedModel
 
 import glocal
 from glocal import registry
@@ -18,7 +16,7 @@ from glocal.compare import discrepancies, ladder_discrepancies
 from glocal.models.encode import encode, several
 from glocal.models.instrument import instrumented
 from glocal.models.load import load, weights_fingerprint
-from glocal.models.observe import body, observe
+from glocal.models.observe import PreTrainedModel, body, observe
 from glocal.models.tokens import Tokens
 from glocal.progress import Choice, tracker
 from glocal.request import Made, Request, Work, bytes_of
@@ -129,8 +127,8 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
     asked = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(request).items()}
     facts: dict[str, Any] = {
         "glocal_version": glocal.__version__,
-        "torch_version": torch.__version__,
-        "transformers_version": transformers.__version__,
+        "torch_version": version("torch"),
+        "transformers_version": version("transformers"),
         "python_version": platform.python_version(),
         "text": tokens.text,
         "text_pair": tokens.pair,

@@ -83,11 +83,12 @@ def _add_analyze(commands: Any) -> None:
 
 
 def _analyze(parsed: argparse.Namespace) -> int:
-    _quiet_transformers()
     import glocal
+    from glocal.models.load import quiet
     from glocal.results.store import check_destination
     from glocal.views.terminal import as_json, summary
 
+    quiet()
     if parsed.out:
         check_destination(parsed.out, overwrite=parsed.overwrite)
     text = sys.stdin.read().rstrip("\n") if parsed.text == "-" else parsed.text
@@ -129,13 +130,6 @@ def _table(parsed: argparse.Namespace) -> int:
         table.add_row(*(Text(str(row.get(field, ""))) for field in fields))
     Console(highlight=False).print(table)
     return 0
-
-
-def _quiet_transformers() -> None:
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

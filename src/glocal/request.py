@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from glocal.errors import ChoiceError
 from glocal.jacobian.energy import NORMS
 from glocal.models.freeze import KINDS
-from glocal.models.observe import Pass
+from glocal.models.observe import Pass, PreTrainedModel
 from glocal.models.outputs import OF, Origin, choose_origin
 
 ENGINES = ("auto", "straight")

@@ -2,8 +2,9 @@
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ from glocal.jacobian.straight import Energy, Function, push
 TOKEN_TANGENTS = 4096
 # Allocator rounding, scratch space of the matrix library: live tensors are not all that a process holds.
 OVERHEAD = 1.3
+# Share of the matrix rate that the engine reaches on a processor with fast matrix units (measured; see benchmarks).
+EFFICIENCY = 0.6
+_FEW = 16
 
 
 @dataclass(frozen=True)
@@ -71,63 +75,82 @@ class _Meter(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class _Cost:
+    """Of one small push: bytes at its peak, floating-point operations, seconds without the meters."""
+
     bytes: int
     flops: float
     seconds: float
 
 
-def _cost(function: Function, x: Tensor, seeds: Seeds, energies: Sequence[Energy], chunk: int) -> _Cost:
-    def run() -> None:
-        _, tangents = seeds.tangents(0, chunk, x)
-        for output, energy in zip(push(function, x, tangents), energies, strict=True):
-            energy(output).double()
-
-    with torch.no_grad():
-        with FlopCounterMode(display=False) as flops, _Meter() as meter:
-            run()
-        start = time.perf_counter()
+def _metered(run: Callable[[], object]) -> tuple[int, float]:
+    with torch.no_grad(), FlopCounterMode(display=False) as flops, _Meter() as meter:
         run()
-        if x.is_cuda:
-            torch.cuda.synchronize(x.device)
-        return _Cost(meter.peak, float(flops.get_total_flops()), time.perf_counter() - start)
+    return meter.peak, float(flops.get_total_flops())
+
+
+def _cost(run: Callable[[], object], device: torch.device) -> _Cost:
+    used, flops = _metered(run)
+    start = time.perf_counter()
+    with torch.no_grad():
+        run()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return _Cost(used, flops, time.perf_counter() - start)
+
+
+@cache
+def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Floating-point operations per second of a large matrix product, measured once per process."""
+    a, b = (torch.ones(shape, dtype=dtype, device=device) for shape in ((2048, 512), (512, 2048)))
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        a @ b
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+    return 2 * 2048 * 512 * 2048 / best
 
 
 def plan_straight(function: Function, x: Tensor, seeds: Seeds, energies: Sequence[Energy], *, memory: int, results: int) -> Plan:
-    """Measure two small chunks, extrapolate, and choose the largest chunk within `memory` bytes; `results` is what accumulating takes.
+    """Meter one pass and one small push, extrapolate, and choose the chunk within `memory` bytes; `results` is what accumulating takes.
 
     Raises `MemoryBudgetError` naming what would be enough.
     """
-    small, large = min(4, seeds.total), min(16, seeds.total)
-    one, two = (_cost(function, x, seeds, energies, chunk) for chunk in (small, large))
-    steps = max(1, large - small)
-    per_tangent = max((two.bytes - one.bytes) / steps, two.bytes / large / 4)
-    fixed = max(0.0, two.bytes - per_tangent * large)
-    fit = int(((memory - results) / OVERHEAD - fixed) // per_tangent)
+    few = min(_FEW, seeds.total)
+
+    def small_push() -> None:
+        _, tangents = seeds.tangents(0, few, x)
+        for output, energy in zip(push(function, x, tangents), energies, strict=True):
+            energy(output).double()
+
+    primal_bytes, primal_flops = _metered(lambda: function(x))
+    small = _cost(small_push, x.device)
+    per_tangent = max(1.0, (small.bytes - primal_bytes) / few)
+    fit = int(((memory - results) / OVERHEAD - primal_bytes) // per_tangent)
     if fit < 1:
-        enough = int((fixed + per_tangent) * OVERHEAD) + results
-        raise MemoryBudgetError(
-            "Even one tangent at a time does not fit into the memory budget.",
-            asked=f"memory of {memory / 2**20:.0f} MiB",
-            found=f"{enough / 2**20:.0f} MiB needed beyond the model for {seeds.sources} tokens",
-            allowed=f"memory={enough / 2**20 * 1.1:.0f}MiB or more",
-            do="raise memory, shorten the text, or ask for fewer layers",
-        )
+        raise _too_small(memory, int((primal_bytes + per_tangent) * OVERHEAD) + results, seeds)
     best = max(1, TOKEN_TANGENTS // seeds.sources)
-    chunk = min(fit, best, seeds.total)
-    chunks = -(-seeds.total // chunk)
-    flops = one.flops + max(0.0, two.flops - one.flops) / steps * seeds.total
-    slope = max((two.seconds - one.seconds) / steps, two.seconds / large / 8)
+    chunks = -(-seeds.total // min(fit, best))
+    chunk = -(-seeds.total // chunks)
+    flops = (small.flops - primal_flops) / few * seeds.total + primal_flops * chunks
     return Plan(
         engine="straight",
         tangents=seeds.total,
         chunk=chunk,
         chunks=chunks,
-        bytes=int((fixed + per_tangent * chunk) * OVERHEAD) + results,
-        seconds=slope * seeds.total + max(0.0, one.seconds - slope * small) * chunks,
+        bytes=int((primal_bytes + per_tangent * chunk) * OVERHEAD) + results,
+        seconds=flops / (matrix_rate(x.dtype, x.device) * EFFICIENCY) + small.seconds * chunks,
         flops=flops,
-        reason="all tangents at once"
-        if chunk == seeds.total
-        else "as the memory budget allows"
-        if fit < best
-        else "the size that runs fastest",
+        reason="all tangents at once" if chunks == 1 else "as the memory budget allows" if fit < best else "the size that runs fastest",
+    )
+
+
+def _too_small(memory: int, enough: int, seeds: Seeds) -> MemoryBudgetError:
+    return MemoryBudgetError(
+        "Even one tangent at a time does not fit into the memory budget.",
+        asked=f"memory of {memory / 2**20:.0f} MiB",
+        found=f"{enough / 2**20:.0f} MiB needed beyond the model for {seeds.sources} tokens",
+        allowed=f"memory={enough / 2**20 * 1.1:.0f}MiB or more",
+        do="raise memory, shorten the text, or ask for fewer layers",
     )

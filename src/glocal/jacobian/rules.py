@@ -154,8 +154,14 @@ _RULES: dict[Any, Callable] = {
 class CheapTangents(TorchFunctionMode):
     """While active, linear maps, layer norms and activations of the network use the rules above.
 
-    Their weights must not carry tangents themselves: only the network's input does.
+    Their weights must not carry tangents themselves: only the network's input does. Calling a rule costs more than it saves on few
+    tangents: `worth_it` says from where on.
     """
+
+    @staticmethod
+    def worth_it(token_tangents: int) -> bool:
+        """Whether the rules pay for this many tangents times tokens (measured: from about 1,500 on)."""
+        return token_tangents >= 1536
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         rule = _RULES.get(func)

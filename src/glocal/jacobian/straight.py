@@ -5,6 +5,7 @@ layer in one sweep. The primal pass is not batched: only tangents are.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,7 @@ class Squares:
 
 def push(function: Function, x: Tensor, tangents: Float[Tensor, "chunk source width"]) -> tuple[Tensor, ...]:
     """Directional derivatives of `function` at `x` along every tangent of the chunk."""
-    with CheapTangents():
+    with CheapTangents() if CheapTangents.worth_it(tangents.shape[0] * tangents.shape[1]) else nullcontext():
         return vmap(lambda tangent: jvp(function, (x,), (tangent,))[1])(tangents)
 
 

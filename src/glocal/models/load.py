@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
 
 from glocal.errors import ModelError
 
@@ -96,6 +97,12 @@ def _load_error(place: str, error: Exception) -> ModelError:
         allowed=f"{', '.join(BUNDLED)}, a folder, a hub id, or objects",
         do=do,
     )
+
+
+def quiet() -> None:
+    """Keep transformers' own messages and progress bars out of a command's output; what matters is raised or warned about."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def _tokenizer(tokenizer: Any) -> Any:
