@@ -2,8 +2,8 @@
 
     python -m benchmarks.contestant NAME TOKENS FRACTION
 
-Reverse mode is linear in the number of output components, so rivals may run on an evenly spread FRACTION of them; seconds are scaled up, and
-the table says so.
+Reverse mode is linear in the number of output components, so rivals may run on an evenly spread FRACTION of them; seconds are
+scaled up, and the table says so.
 """
 
 import json

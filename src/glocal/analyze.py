@@ -110,7 +110,7 @@ def _one(
         variables |= discrepancies(variables, measures)
         if settings["ladder"]:
             variables |= ladder_discrepancies(work, measures)
-    facts = _facts(network, tokens, request, made, settings) | model_facts
+    facts = _facts(network, tokens, request, made, settings) | model_facts | {"causal": seen.causal}
     facts["seconds"] = time.perf_counter() - begun
     return label(
         variables,

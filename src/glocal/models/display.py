@@ -20,15 +20,26 @@ def from_decoder(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     shown: list[str] = []
     start = 0
     while start < len(ids):
-        stop, piece = start + 1, tokenizer.decode([ids[start]])
-        while REPLACEMENT in piece and stop < len(ids) and stop - start < 8:
-            stop += 1
-            piece = tokenizer.decode(list(ids[start:stop]))
-        if REPLACEMENT in piece:  # no way to make it whole: the vocabulary's form is all there is
-            stop, piece = start + 1, ""
+        piece, stop = tokenizer.decode([ids[start]]), start + 1
+        if not _whole(piece):
+            piece, stop = _grouped(tokenizer, ids, start)
         shown += [piece.strip() or piece or str(tokenizer.convert_ids_to_tokens(int(i))) for i in ids[start:stop]]
         start = stop
     return shown
+
+
+def _whole(piece: str) -> bool:
+    """Whether a decoded piece is text: decoders mark half a character, or drop it."""
+    return bool(piece) and REPLACEMENT not in piece
+
+
+def _grouped(tokenizer: Any, ids: Sequence[int], start: int) -> tuple[str, int]:
+    """The character that begins at `start` and where it ends; an empty text, one token long, if there is none."""
+    for stop in range(start + 2, min(start + 5, len(ids) + 1)):  # a character has at most four bytes
+        piece = tokenizer.decode(list(ids[start:stop]))
+        if _whole(piece) and len(piece.strip()) == 1:
+            return piece, stop
+    return "", start + 1
 
 
 def words_from_ids(word_ids: Sequence[int | None], segments: Sequence[int]) -> list[int]:

@@ -102,9 +102,12 @@ def _labels_from_text(texts: tuple[str, ...], encoding: Any, ids: list[int], tok
         token if is_special else display.from_text(texts[segment], span, token)
         for token, span, segment, is_special in zip(raw, spans, segments, special, strict=True)
     ]
-    words = display.words_from_ids([None if s else w for s, w in zip(special, fast.word_ids, strict=True)], segments)
+    # A "[SEP]" written in the text is a special token by its id, but has a place in the text.
+    by_id = display.special_ids(tokenizer)
+    wordless = [alone or number in by_id for alone, number in zip(special, ids, strict=True)]
+    words = display.words_from_ids([None if s else w for s, w in zip(wordless, fast.word_ids, strict=True)], segments)
     if max(words, default=-1) < len(texts) and any(any(map(str.isspace, part.strip())) for part in texts):
-        words = display.words_from_spans(texts, spans, segments, special)  # no pre-tokenizer: all is one "word"
+        words = display.words_from_spans(texts, spans, segments, wordless)  # no pre-tokenizer: all is one "word"
     spans = [(-1, -1) if is_special else span for span, is_special in zip(spans, special, strict=True)]
     return {"token": shown, "raw_token": raw, "word": words, "segment": segments, "span": spans}
 

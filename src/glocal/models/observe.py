@@ -21,7 +21,7 @@ class Pass:
     """
 
     inputs: Mapping[str, Tensor]
-    embedding: Float[Tensor, "source width"]  # word vectors alone, as the embedding table gives them
+    embedding: Float[Tensor, "source word_width"]  # word vectors alone, as the embedding table gives them
     attention: tuple[Float[Tensor, "head target source"], ...]
     value: tuple[Float[Tensor, "kv_head source head_width"], ...]
     head: tuple[Float[Tensor, "target head head_width"], ...]
@@ -37,6 +37,11 @@ class Pass:
     def heads(self) -> int:
         """Number of (query) heads per layer."""
         return self.head[0].shape[1]
+
+    @property
+    def causal(self) -> bool:
+        """Whether no weight of any head lies on a later source; one token cannot tell, and counts as not causal."""
+        return len(self.hidden[0]) > 1 and all(not weights.triu(1).any() for weights in self.attention)
 
 
 def body(model: PreTrainedModel) -> PreTrainedModel:
