@@ -1,0 +1,47 @@
+"""Seeds: unit vectors exactly, or orthonormal directions scaled so that squares are unbiased."""
+
+import pytest
+import torch
+
+from glocal.errors import ChoiceError
+from glocal.jacobian.seeds import make_seeds
+
+X = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def test_exact_seeds_are_all_unit_vectors_of_every_source():
+    seeds = make_seeds(X, probes=None, seed=0, times_input=False)
+    source, tangents = seeds.tangents(0, seeds.total, X)
+    assert torch.equal(tangents.reshape(24, 24), torch.eye(24, dtype=torch.float64))
+    assert source.tolist() == [0] * 8 + [1] * 8 + [2] * 8
+
+
+def test_chunks_join_to_the_whole():
+    seeds = make_seeds(X, probes=5, seed=3, times_input=True)
+    whole = seeds.tangents(0, seeds.total, X)
+    parts = [seeds.tangents(start, min(start + 4, seeds.total), X) for start in range(0, seeds.total, 4)]
+    for number in (0, 1):
+        assert torch.equal(torch.cat([part[number] for part in parts]), whole[number])
+
+
+def test_sketch_directions_are_orthogonal_scaled_and_independent_between_sources():
+    seeds = make_seeds(X, probes=4, seed=0, times_input=False)
+    gram = seeds.directions @ seeds.directions.transpose(1, 2)
+    torch.testing.assert_close(gram, 2.0 * torch.eye(4, dtype=torch.float64).expand(3, 4, 4))
+    assert not torch.equal(seeds.directions[0], seeds.directions[1])
+
+
+def test_the_same_seed_gives_the_same_directions_and_another_does_not():
+    one, same, other = (make_seeds(X, probes=4, seed=seed, times_input=False).directions for seed in (1, 1, 2))
+    assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+def test_times_input_scales_by_the_input():
+    plain, scaled = (make_seeds(X, probes=None, seed=0, times_input=times).tangents(0, 24, X)[1] for times in (False, True))
+    assert torch.equal(scaled, plain * X)
+
+
+@pytest.mark.parametrize("probes", [-1, 0, 1, 9])
+def test_impossible_numbers_of_probes_are_refused(probes):
+    with pytest.raises(ChoiceError, match=f"probes={probes}"):
+        make_seeds(X, probes=probes, seed=0, times_input=False)

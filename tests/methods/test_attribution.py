@@ -1,0 +1,213 @@
+"""Attribution where the answer is known in closed form, and its options."""
+
+import numpy as np
+import pytest
+import torch
+from families import ids, make_model, model
+from jacobians import blocks, frobenius
+
+import glocal
+from glocal.errors import ChoiceError, FreezeError, ModelError
+from glocal.jacobian.energy import make_energy
+from glocal.jacobian.seeds import make_seeds
+from glocal.jacobian.straight import straight
+from glocal.methods.attribution import share_errors, shares
+from glocal.models.instrument import instrumented
+from glocal.models.observe import observe
+from glocal.models.outputs import Origin, outputs_function
+
+
+@pytest.fixture
+def without_queries():
+    """BERT whose queries are zero: every head averages its values."""
+    network = make_model("Bert")
+    with torch.no_grad():
+        for layer in network.encoder.layer:
+            layer.attention.self.query.weight.zero_()
+            layer.attention.self.query.bias.zero_()
+    return network
+
+
+def value_norms(network):
+    weight = network.encoder.layer[0].attention.self.value.weight
+    return weight.reshape(4, 8, 32).square().sum((1, 2)).sqrt().detach()
+
+
+def test_without_queries_every_source_weighs_the_same(without_queries):
+    story = glocal.analyze(ids(5), without_queries)
+    expected = (value_norms(without_queries) / 5)[:, None, None].expand(4, 5, 5)
+    np.testing.assert_allclose(story.attribution_norm.values[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(story.attribution.values[0], 1 / 5, rtol=1e-12)
+    np.testing.assert_allclose(story.discrepancy_jsd.values[0], 0, atol=1e-12)
+
+
+def test_without_queries_padding_weighs_nothing(without_queries):
+    inputs = {"input_ids": torch.tensor([[*ids(4), 0, 0]]), "attention_mask": torch.tensor([[1, 1, 1, 1, 0, 0]])}
+    with instrumented(without_queries):
+        seen = observe(without_queries, inputs)
+        function = outputs_function(without_queries, seen, origin=Origin(), of="head", layers=[1])
+        x = Origin().point(seen)
+        energy = make_energy("frobenius", targets=torch.arange(4), heads=None)
+        norm = straight(function, x, make_seeds(x, probes=None, seed=0, times_input=False), [energy], chunk=50).value[0].sqrt()
+    expected = (value_norms(without_queries) / 4)[:, None, None].expand(4, 4, 4)
+    torch.testing.assert_close(norm[..., :4], expected, rtol=1e-12, atol=0)
+    assert bool((norm[..., 4:] == 0).all())
+
+
+def test_minilm_in_float32_equals_reverse_mode_in_float64(minilm):
+    """Two layers of the trained model, by the oracle: all components of two heads would take minutes."""
+    network, tokenizer = minilm
+    text = "The cat sat."
+    story = glocal.analyze(text, network, tokenizer)
+    wide = type(network)(network.config).double().eval()
+    wide.load_state_dict(network.state_dict())
+    inputs = {key: value for key, value in tokenizer(text, return_tensors="pt").items()}
+    with instrumented(wide):
+        seen = observe(wide, inputs)
+        x = Origin().point(seen).requires_grad_()
+        function = outputs_function(wide, seen, origin=Origin(), of="head", layers=[1, 4])
+        with torch.enable_grad():
+            outputs = function(x)
+            for layer, output in zip((1, 4), outputs, strict=True):
+                for head, target in ((0, 0), (7, 3)):
+                    rows = [torch.autograd.grad(value, x, retain_graph=True)[0] for value in output[target, head]]
+                    norm = torch.stack(rows).square().sum((0, 2)).sqrt().numpy()
+                    ours = story.attribution_norm.sel(layer=layer, head=head + 1, target=target).values
+                    np.testing.assert_allclose(ours, norm, rtol=1e-5)
+
+
+def test_summed_norm_and_input_scaling_equal_the_oracle():
+    jacobians = blocks(model("Bert"), ids(4))
+    summed = glocal.analyze(ids(4), model("Bert"), norm="summed")
+    scaled = glocal.analyze(ids(4), model("Bert"), times_input=True)
+    with instrumented(model("Bert")):
+        x = observe(model("Bert"), {"input_ids": torch.tensor([ids(4)])}).hidden[0]
+    for layer, jacobian in enumerate(jacobians):
+        expected = jacobian.sum(2).square().sum(-1).sqrt().permute(1, 0, 2)
+        np.testing.assert_allclose(summed.attribution_norm.values[layer], expected, rtol=1e-9)
+        np.testing.assert_allclose(scaled.attribution_norm.values[layer], frobenius(jacobian * x), rtol=1e-9)
+
+
+def test_the_summed_norm_vanishes_behind_a_layer_norm_with_constant_gain():
+    network = make_model("Bert")
+    with torch.no_grad():
+        for layer in network.encoder.layer:
+            layer.output.LayerNorm.weight.fill_(1)
+    story = glocal.analyze(ids(4), network, of="hidden", norm="summed")
+    full = glocal.analyze(ids(4), network, of="hidden")
+    assert float(story.attribution_norm.max()) < 1e-12 * float(full.attribution_norm.max())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_models_give_float32_results(dtype):
+    network = make_model("Bert", dtype)
+    story = glocal.analyze(ids(4), network, progress=False)
+    wide = glocal.analyze(ids(4), model("Bert"), progress=False)
+    assert story.attribution.dtype == story.attention.dtype == np.float32
+    assert float(abs(story.attribution - wide.attribution).sum("source").mean()) / 2 < 0.03
+    assert next(network.parameters()).dtype == dtype
+
+
+def test_a_dead_head_gives_counted_nan_and_does_not_touch_others():
+    network = make_model("Bert")
+    with torch.no_grad():
+        network.encoder.layer[0].attention.self.value.weight[:8] = 0
+        network.encoder.layer[0].attention.self.value.bias[:8] = 0
+    story = glocal.analyze(ids(4), network)
+    assert story.attribution.sel(layer=1, head=1).isnull().all()
+    assert not story.attribution.sel(layer=1, head=2).isnull().any()
+    entries = {(entry["variable"], entry["layer"], entry["head"]) for entry in story.attrs["not_finite"]}
+    assert ("attribution", 1, 1) in entries
+    assert all((layer, head) == (1, 1) for _, layer, head in entries)
+
+
+def test_infinite_weights_are_named_by_layer_and_head():
+    network = make_model("Bert")
+    with torch.no_grad():
+        network.encoder.layer[1].attention.self.value.weight[8:16] = torch.inf
+    story = glocal.analyze(ids(4), network)
+    variables = {(entry["variable"], entry["layer"], entry["head"]) for entry in story.attrs["not_finite"]}
+    assert ("attribution_norm", 2, 2) in variables
+    assert not story.attribution.sel(layer=1).isnull().any()
+
+
+def test_the_sketch_covers_the_exact_norms(minilm):
+    network, tokenizer = minilm
+    exact = glocal.analyze("The cat sat.", network, tokenizer)
+    sketch = glocal.analyze("The cat sat.", network, tokenizer, probes=64)
+    error = abs(sketch.attribution_norm - exact.attribution_norm)
+    assert 0.88 < float((error <= 1.96 * sketch.attribution_norm_se).mean()) < 0.99
+    variation = float((abs(sketch.attribution - exact.attribution).sum("source") / 2).mean())
+    estimate = sketch.attrs["error_estimate"]["mean_total_variation_of_a_row"]
+    assert 0.7 < estimate / variation < 1.4
+
+
+def test_share_errors_by_finite_differences():
+    norm = torch.rand(2, 4, dtype=torch.float64) + 0.5
+    variance = torch.rand(2, 4, dtype=torch.float64) * 0.01
+    gradient = torch.func.vmap(torch.func.jacrev(lambda square: shares(square.sqrt())))(norm.square())
+    expected = (gradient.square() @ variance[..., None]).squeeze(-1).sqrt()
+    torch.testing.assert_close(share_errors(norm, variance)[1], expected)
+
+
+def test_sources_that_cannot_matter_have_no_error():
+    norm, variance = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64)
+    for error in share_errors(norm, variance):
+        assert torch.equal(error, torch.zeros(1, 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"of": "heads"}, "head, head_output, hidden"),
+        ({"norm": "spectral"}, "frobenius, summed"),
+        ({"origin": "tokens"}, "embedding_output, word"),
+        ({"freeze": ("norms",)}, "attention, norm, activation"),
+        ({"engine": "fast"}, "auto, straight"),
+        ({"source_layer": 3}, "0 .the embeddings. to 2"),
+        ({"source_layer": -1}, "no source layer -1"),
+        ({"origin": "word", "source_layer": 1}, "no choice of origin"),
+        ({"layers": [4]}, "1 to 3"),
+        ({"layers": [1], "source_layer": 1}, "2 to 3"),
+        ({"heads": [0]}, "1 to 4"),
+        ({"targets": [4]}, "0 to 3"),
+        ({"targets": []}, "no entry"),
+        ({"memory": "lots"}, "cannot be read"),
+        ({"methods": ("atention",)}, "no method called"),
+        ({"measures": ("jds",)}, "no measure called"),
+    ],
+    ids=str,
+)
+def test_wrong_choices_are_refused_with_what_is_allowed(options, match):
+    with pytest.raises(ChoiceError, match=match):
+        glocal.analyze(ids(4), model("Bert"), **options)
+
+
+def test_a_norm_of_another_kind_cannot_be_frozen():
+    network = make_model("Bert")
+
+    class OddNorm(torch.nn.LayerNorm):
+        def forward(self, x):
+            return super().forward(x) + 0.1 * x.square()
+
+    odd = OddNorm(32).double()
+    network.encoder.layer[1].output.LayerNorm = odd
+    with pytest.raises(FreezeError, match="OddNorm"):
+        glocal.analyze(ids(4), network, freeze=("norm",))
+
+
+def test_head_outputs_need_a_linear_projection():
+    network = make_model("Bert")
+
+    class Bent(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(2 * x)
+
+    layer = network.encoder.layer[0].attention.output
+    layer.dense = Bent(layer.dense)
+    with pytest.raises(ModelError, match="no linear output projection"):
+        glocal.analyze(ids(4), network, of="head_output")
