@@ -25,7 +25,7 @@ from glocal.models.load import load, quiet
 from glocal.models.observe import observe
 from glocal.models.outputs import Origin, outputs_function
 
-WORDS = "The cat sat on the mat because it was tired of walking around the old town".split()
+WORDS = ["The", "cat", "sat", "on", "the", "mat", "because", "it", "was", "tired", "of", "walking", "around", "the", "old", "town"]
 
 
 def gemm_rate() -> float:

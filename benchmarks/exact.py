@@ -52,9 +52,8 @@ def table(tokens: int, results: dict[str, list[dict]]) -> None:
     rates = [run["flops"] / run["seconds"] / 1e9 for run in results["glocal"]]
     gemm = max(run["gemm"] for runs in results.values() for run in runs)
     shares = [rate / run["gemm"] for rate, run in zip(rates, results["glocal"], strict=True)]
-    print(
-        f"\n{flops / 1e9:.0f} GFLOP; glocal {max(rates):.0f} GFLOP/s, large product {gemm:.0f} GFLOP/s; best share of the rate in the same process {max(shares):.2f}"
-    )
+    print(f"\n{flops / 1e9:.0f} GFLOP; glocal {max(rates):.0f} GFLOP/s, large product {gemm:.0f} GFLOP/s", end="")
+    print(f"; best share of the rate in the same process {max(shares):.2f}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_minilm_in_float32_equals_reverse_mode_in_float64(minilm):
     story = glocal.analyze(text, network, tokenizer)
     wide = type(network)(network.config).double().eval()
     wide.load_state_dict(network.state_dict())
-    inputs = {key: value for key, value in tokenizer(text, return_tensors="pt").items()}
+    inputs = dict(tokenizer(text, return_tensors="pt").items())
     with instrumented(wide):
         seen = observe(wide, inputs)
         x = Origin().point(seen).requires_grad_()

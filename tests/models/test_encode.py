@@ -55,7 +55,7 @@ def test_words_categories_and_offsets_of_a_sentence(minilm):
 def test_pieces_of_a_word_share_it(minilm):
     tokens = encode("Unbelievably transformative.", *minilm)
     assert len(set(tokens.word[1:-1])) == 3
-    assert tokens.word == tuple(sorted(tokens.word[:-1])) + (-1,)
+    assert tokens.word == (*tuple(sorted(tokens.word[:-1])), -1)
     assert "##" not in "".join(tokens.token) and any(piece.startswith("##") for piece in tokens.raw_token)
 
 
@@ -69,7 +69,9 @@ def test_a_pair_has_two_segments_and_words_that_go_on(minilm):
 
 
 @pytest.mark.parametrize(
-    "text", ["👩‍👩‍👧 emoji 😀", "日本語のテキスト", "שלום עולם مرحبا", "a\x00b\tc\x07", "</script><b>[bold]", "x", "e\u0301a\u0300", "ﷺ"], ids=ascii
+    "text",
+    ["👩‍👩‍👧 emoji 😀", "日本語のテキスト", "שלום עולם مرحبا", "a\x00b\tc\x07", "</script><b>[bold]", "x", "e\u0301a\u0300", "ﷺ"],
+    ids=ascii,
 )
 def test_display_tokens_are_whole_characters_of_the_text(text, network):
     tokens = encode(text, network, byte_level())
@@ -140,7 +142,9 @@ def test_a_text_needs_a_tokenizer(network):
         encode("a", network, None)
 
 
-@pytest.mark.parametrize(("thing", "match"), [(3.5, "whole numbers"), (None, "no text"), ({"a": 1}, "no text"), (("a", "b", "c"), "no text")], ids=repr)
+@pytest.mark.parametrize(
+    ("thing", "match"), [(3.5, "whole numbers"), (None, "no text"), ({"a": 1}, "no text"), (("a", "b", "c"), "no text")], ids=repr
+)
 def test_other_things_are_refused(thing, match, network):
     with pytest.raises(TextError, match=match):
         encode(thing, network, None)
