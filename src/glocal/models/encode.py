@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -95,7 +96,8 @@ def _labels_from_text(texts: tuple[str, ...], encoding: Any, ids: list[int], tok
     fast = encoding.encodings[0] if getattr(encoding, "encodings", None) else None
     if fast is None:
         return _labels_from_ids(ids, tokenizer) | {"segment": list(encoding.get("token_type_ids", [0] * len(ids)))}
-    segments = [part or 0 for part in fast.sequence_ids]
+    # A special token belongs to the segment before it.
+    segments = list(accumulate(fast.sequence_ids, lambda before, part: before if part is None else part, initial=0))[1:]
     spans = list(fast.offsets)
     special = [part is None for part in fast.sequence_ids]
     shown = [
