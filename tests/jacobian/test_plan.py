@@ -72,7 +72,7 @@ def watch():
     while running:
         top = max(top, now())
         time.sleep(0.001)
-thread = threading.Thread(target=watch)
+thread = threading.Thread(target=watch, daemon=True)
 thread.start()
 story = glocal.analyze(text, model, tokenizer, memory=sys.argv[1], probes=96)
 running = False
@@ -86,7 +86,7 @@ print(top - base, story.attrs["plan"]["chunk"])
 def test_the_process_never_holds_more_than_the_budget():
     chunks = []
     for budget in (48, 96, 400):
-        result = subprocess.run([sys.executable, "-c", _PEAK, f"{budget}MiB"], check=True, capture_output=True, text=True)
+        result = subprocess.run([sys.executable, "-c", _PEAK, f"{budget}MiB"], check=True, capture_output=True, text=True, timeout=120)
         used, chunk = map(int, result.stdout.split())
         chunks.append(chunk)
         assert used <= budget << 20, f"{used / 2**20:.0f} MiB of {budget} MiB"

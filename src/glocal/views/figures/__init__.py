@@ -1,0 +1,1 @@
+"""Story -> plain data for a page or a terminal; nothing is computed after this."""
