@@ -51,6 +51,18 @@ def test_bits_are_nats_over_ln_2():
     assert call("js_distance", p, q, base=2) == pytest.approx(math.sqrt(call("jsd", p, q, base=2)))
 
 
+@pytest.mark.parametrize("base", [1, 0, -2, math.inf, math.nan])
+@pytest.mark.parametrize("name", ["jsd", "js_distance"])
+def test_a_base_that_is_no_base_is_refused(name, base):
+    with pytest.raises(ChoiceError, match="above 1"):
+        call(name, [0.5, 0.5], [1.0, 0.0], base=base)
+
+
+def test_the_cosine_of_a_row_with_itself_has_an_angle():
+    row = normalise_rows(torch.rand(1000, 7, dtype=torch.float64))
+    assert not registry.get("measures", "cosine")(row, row).arccos().isnan().any()
+
+
 def test_kl_is_infinite_where_the_other_has_nothing():
     assert call("kl", [0.5, 0.5], [1.0, 0.0]) == math.inf
     assert call("kl", [1.0, 0.0], [0.5, 0.5]) == pytest.approx(math.log(2))
@@ -77,6 +89,18 @@ def test_topk_is_cut_to_what_can_be_reached():
     assert call("topk", [1.0, 0.0], [1.0, 0.0]) == 1
     with pytest.raises(ChoiceError, match="k=0"):
         call("topk", p, q, k=0)
+
+
+def test_ties_for_the_last_places_share_them():
+    # One place for two sources: half of it each.
+    assert call("topk", [0.5, 0.5, 0.0], [1.0, 0.0, 0.0], k=1) == 0.5
+    assert call("topk", [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], k=1) == 0
+    assert call("topk", [0.4, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 0.4], k=2) == pytest.approx((1 / 3 + 1 / 3 + 1 / 3 + 1 / 3) / 2)
+
+
+def test_topk_counts_only_what_can_be_reached():
+    # A sliding window: the first source is out of reach, and must not fill a place.
+    assert call("topk", [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], k=2) == 1
 
 
 def test_mass_travels_in_tokens():

@@ -1,7 +1,7 @@
 """What all measures share: rows that are distributions, and sources that can be reached."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -20,23 +20,43 @@ def masked_rows(attention: Float[Tensor, "*rows source"], attribution: Float[Ten
     return (attention.isnan() | attribution.isnan()).any(-1)
 
 
-def average_ranks(values: Float[Tensor, "*rows source"], among: Bool[Tensor, "*rows source"]) -> Float[Tensor, "*rows source"]:
-    """Ranks from 1 among the sources in `among`, ties averaged; 0 elsewhere. Sorts, so memory is linear in sources."""
-    filled = torch.where(among, values, torch.full_like(values, torch.inf))
+def relative_entropy(p: Float[Tensor, "*rows source"], q: Float[Tensor, "*rows source"]) -> Float[Tensor, "*rows"]:
+    """KL(p || q) = sum over sources of p ln(p / q), with 0 ln 0 = 0 (nats); infinite where q is zero and p is not."""
+    return (torch.xlogy(p, p) - torch.xlogy(p, q)).sum(-1).clamp(min=0)
+
+
+def places(
+    values: Float[Tensor, "*rows source"], among: Bool[Tensor, "*rows source"]
+) -> tuple[Int[Tensor, "*rows source"], Int[Tensor, "*rows source"]]:
+    """For every source in `among`, how many of them have a smaller value, and how many a value that is not larger (itself included).
+
+    Sorts, so memory is linear in sources. What stands elsewhere means nothing.
+    """
+    filled = torch.where(among, values, torch.inf).contiguous()
     ordered = filled.sort(-1).values
-    below = torch.searchsorted(ordered, filled, right=False)
-    not_above = torch.searchsorted(ordered, filled, right=True)
-    return torch.where(among, (below + not_above + 1).double() / 2, torch.zeros((), dtype=torch.float64, device=values.device))
+    return torch.searchsorted(ordered, filled, right=False), torch.searchsorted(ordered, filled, right=True)
+
+
+def average_ranks(values: Float[Tensor, "*rows source"], among: Bool[Tensor, "*rows source"]) -> Float[Tensor, "*rows source"]:
+    """Ranks from 1 among the sources in `among`, ties averaged; 0 elsewhere."""
+    smaller, not_larger = places(values, among)
+    return torch.where(among, (smaller + not_larger + 1).double() / 2, 0.0)
 
 
 def correlation(
     one: Float[Tensor, "*rows source"], other: Float[Tensor, "*rows source"], among: Bool[Tensor, "*rows source"]
 ) -> Float[Tensor, "*rows"]:
     """Pearson's correlation over the sources in `among`; NaN where one of the two does not vary there."""
-    count = among.sum(-1, keepdim=True)
-    centre = lambda x: torch.where(among, x - torch.where(among, x, 0.0).sum(-1, keepdim=True) / count, 0.0)  # noqa: E731
-    a, b = centre(one.double()), centre(other.double())
-    # A row that is constant up to rounding does not vary.
-    varies = lambda centred, x: centred.abs().amax(-1) > 1e-12 * torch.where(among, x, 0.0).abs().amax(-1)  # noqa: E731
+    (a, a_varies), (b, b_varies) = _centred(one.double(), among), _centred(other.double(), among)
     value = (a * b).sum(-1) / (a.square().sum(-1) * b.square().sum(-1)).sqrt()
-    return torch.where(varies(a, one) & varies(b, other), value.clamp(-1, 1), torch.nan)
+    return torch.where(a_varies & b_varies, value.clamp(-1, 1), torch.nan)
+
+
+def _centred(
+    values: Float[Tensor, "*rows source"], among: Bool[Tensor, "*rows source"]
+) -> tuple[Float[Tensor, "*rows source"], Bool[Tensor, "*rows"]]:
+    """Differences from the mean over the sources in `among`, 0 elsewhere, and the rows that have any."""
+    kept = torch.where(among, values, 0.0)
+    centred = torch.where(among, kept - kept.sum(-1, keepdim=True) / among.sum(-1, keepdim=True), 0.0)
+    # A row that is constant up to rounding does not vary.
+    return centred, centred.abs().amax(-1) > 1e-12 * kept.abs().amax(-1)

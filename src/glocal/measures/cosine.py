@@ -18,4 +18,5 @@ def cosine(attention: Float[Tensor, "*rows source"], attribution: Float[Tensor, 
     `attention`, `attribution`: rows [*rows, source] that sum to one. Returns [*rows]. A row with a NaN gives NaN.
     """
     p, q = attention.double(), attribution.double()
-    return (p * q).sum(-1) / (p.square().sum(-1) * q.square().sum(-1)).sqrt()
+    # Rounding can exceed 1, of which the angle would be NaN.
+    return ((p * q).sum(-1) / (p.square().sum(-1) * q.square().sum(-1)).sqrt()).clamp(max=1)

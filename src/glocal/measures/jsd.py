@@ -2,10 +2,11 @@
 
 import math
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from glocal.errors import ChoiceError
+from glocal.measures._rows import relative_entropy
 from glocal.registry import registered
 
 
@@ -24,8 +25,15 @@ def jsd(
     (KL(p || m) + KL(q || m)) / 2 with m = (p + q) / 2; 0 to ln 2 (in units of `base`: nats by default, bits with base 2).
 
     `attention`, `attribution`: rows [*rows, source] that sum to one. Returns [*rows] in units of the base. A row with a NaN gives NaN.
+    Raises `ChoiceError` unless the base is above 1.
     """
+    if not 1 < base < math.inf:
+        raise ChoiceError(
+            "The base of the logarithm must be above 1.",
+            asked=f"base={base}",
+            allowed="2 for bits, math.e for nats",
+            do="pass another base",
+        )
     p, q = attention.double(), attribution.double()
     middle = (p + q) / 2
-    half = lambda x: (torch.xlogy(x, x) - torch.xlogy(x, middle)).sum(-1)  # noqa: E731
-    return ((half(p) + half(q)) / 2).clamp(min=0) / math.log(base)
+    return (relative_entropy(p, middle) + relative_entropy(q, middle)) / 2 / math.log(base)

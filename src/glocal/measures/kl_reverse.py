@@ -1,9 +1,9 @@
 """Kullback-Leibler divergence of attribution from attention."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from glocal.measures._rows import relative_entropy
 from glocal.registry import registered
 
 
@@ -19,5 +19,4 @@ def kl_reverse(attention: Float[Tensor, "*rows source"], attribution: Float[Tens
     `attention`, `attribution`: rows [*rows, source] that sum to one. Returns [*rows] in nats. A row with a NaN gives NaN. Infinite where
     attention is zero and attribution is not.
     """
-    p, q = attribution.double(), attention.double()
-    return (torch.xlogy(p, p) - torch.xlogy(p, q)).sum(-1).clamp(min=0)
+    return relative_entropy(attribution.double(), attention.double())

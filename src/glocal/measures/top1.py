@@ -1,6 +1,6 @@
 """Whether both rows have their largest share at the same source."""
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glocal.measures._rows import masked_rows
@@ -19,6 +19,9 @@ def top1(attention: Float[Tensor, "*rows source"], attribution: Float[Tensor, "*
     `attention`, `attribution`: rows [*rows, source] that sum to one. Returns [*rows]. A row with a NaN gives NaN. With ties, 1 if
     the two sets meet.
     """
-    largest = lambda x: x == x.amax(-1, keepdim=True)  # noqa: E731
-    agree = (largest(attention) & largest(attribution)).any(-1).double()
+    agree = (_largest(attention) & _largest(attribution)).any(-1).double()
     return agree.masked_fill(masked_rows(attention, attribution), float("nan"))
+
+
+def _largest(rows: Float[Tensor, "*rows source"]) -> Bool[Tensor, "*rows source"]:
+    return rows == rows.amax(-1, keepdim=True)
