@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from glocal import registry
+from glocal.errors import ChoiceError
 
 NAMES = registry.names("patterns")
 every_pattern = pytest.mark.parametrize("name", NAMES)
@@ -22,7 +23,7 @@ def pattern(name):
 @every_pattern
 def test_the_card_says_what_a_table_needs(name):
     card = pattern(name).card
-    assert card.summary and card.source and card.limits
+    assert card.summary and card.source and card.limits and dict(card.extra)["unit"]
 
 
 @every_pattern
@@ -47,3 +48,34 @@ def test_masked_rows_are_left_out(name):
 @every_pattern
 def test_naming_all_targets_changes_nothing(name):
     torch.testing.assert_close(pattern(name)(maps(), CATEGORY, targets=range(5)), pattern(name)(maps(), CATEGORY))
+
+
+@every_pattern
+def test_float32_is_accepted(name):
+    torch.testing.assert_close(pattern(name)(maps().float(), CATEGORY).double(), pattern(name)(maps(), CATEGORY), atol=1e-6, rtol=1e-6)
+
+
+@every_pattern
+def test_targets_without_any_row_that_is_a_number_are_undefined(name):
+    assert pattern(name)(torch.full((1, 1, 5, 5), torch.nan), CATEGORY).isnan().all()
+
+
+@every_pattern
+def test_the_map_is_not_changed(name):
+    given = maps()
+    pattern(name)(given, CATEGORY)
+    assert torch.equal(given, maps())
+
+
+@every_pattern
+@pytest.mark.parametrize("targets", [None, [0, 1], [5], [-1]])
+def test_targets_that_do_not_fit_are_refused(name, targets):
+    """One row must not be spread over all positions."""
+    with pytest.raises(ChoiceError, match="1 rows over 5 sources"):
+        pattern(name)(maps(targets=1), CATEGORY, targets=targets)
+
+
+@every_pattern
+def test_categories_that_do_not_fit_are_refused(name):
+    with pytest.raises(ChoiceError, match="1 categories"):
+        pattern(name)(maps(), CATEGORY[:1])

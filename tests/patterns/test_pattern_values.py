@@ -26,6 +26,27 @@ def test_masses_of_a_uniform_map_count_sources():
         assert math.isclose(mass[name], value), name
 
 
+def test_neighbours_of_some_targets_are_told_by_their_positions():
+    mass = category_mass(shifted(1)[:, :, [1, 3]], CATEGORY, targets=[1, 3])[0, 0]
+    assert mass[PATTERNS.index("next")] == 1 and mass[PATTERNS.index("previous")] == mass[PATTERNS.index("self")] == 0
+
+
+def test_a_source_of_two_patterns_counts_for_both_or_for_the_first():
+    onto_separator = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
+    onto_separator[..., 4] = 1
+    both = dict(zip(PATTERNS, category_mass(onto_separator, CATEGORY)[0, 0].tolist(), strict=True))
+    first = dict(zip(PATTERNS, category_mass(onto_separator, CATEGORY, exclusive=True)[0, 0].tolist(), strict=True))
+    # Target 4 is the separator itself, to target 3 it is the next token.
+    assert both["separator"] == 1 and math.isclose(both["self"], 0.2) and math.isclose(both["next"], 0.2)
+    assert math.isclose(first["separator"], 0.6) and math.isclose(first["self"], 0.2) and math.isclose(first["next"], 0.2)
+
+
+def test_special_tokens_of_no_kind_are_other():
+    onto_special = torch.zeros(1, 1, 3, 3, dtype=torch.float64)
+    onto_special[..., 2] = 1
+    assert category_mass(onto_special[:, :, :1], ("word", "word", "special"), targets=[0])[0, 0, PATTERNS.index("other")] == 1
+
+
 def test_other_is_what_no_pattern_takes():
     mass = category_mass(UNIFORM, ("word",) * 5)[0, 0]
     assert math.isclose(mass[PATTERNS.index("other")], 0.2 * (5 * 5 - 5 - 4 - 4) / 5)
@@ -61,6 +82,8 @@ def test_entropy_of_one_source_and_of_all():
     assert entropy(shifted(0), CATEGORY).item() == 0
     assert math.isclose(entropy(UNIFORM, CATEGORY).item(), math.log(5))
     assert math.isclose(entropy(shifted(0), CATEGORY, smoothing=1.0).item(), math.log(5))
+    clark = [0.9999 + 0.0001 / 5, *[0.0001 / 5] * 4]
+    assert math.isclose(entropy(shifted(0), CATEGORY, smoothing=0.0001).item(), -sum(a * math.log(a) for a in clark))
 
 
 def test_profiles_average_over_the_targets_that_have_the_offset():

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glocal.patterns._rows import mean_over_targets
+from glocal.patterns._rows import mean_over_targets, positions
 from glocal.registry import registered
 
 PATTERNS = ("self", "previous", "next", "first_special", "separator", "punctuation", "other")
@@ -16,6 +16,7 @@ PATTERNS = ("self", "previous", "next", "first_special", "separator", "punctuati
     summary="mean share on itself, previous, next, first special token, separators, punctuation, other",
     source="Clark et al. 2019 (selectors of the published notebook); punctuation by Unicode category instead of '.' and ','",
     limits="patterns overlap (a separator can be the next token), so masses need not sum to one; exclusive=True makes them",
+    extra=(("unit", "share"), ("dimension", "pattern")),
 )
 def category_mass(
     maps: Float[Tensor, "layer head target source"],
@@ -30,17 +31,15 @@ def category_mass(
     `category` has one entry per source; special tokens are told by it, that is by id, never by position. Targets without a previous or
     next token count with 0, as in the source. Masked rows (NaN) are left out. `exclusive` gives a source to the first pattern it fits.
     """
-    selectors = select(category, targets, exclusive).to(maps.device)
-    return torch.stack([mean_over_targets((maps * selector).sum(-1)) for selector in selectors.to(maps.dtype)], -1)
+    selectors = _selectors(positions(maps, category, targets), category, exclusive).to(maps.dtype)
+    return torch.stack([mean_over_targets((maps * selector).sum(-1)) for selector in selectors], -1)
 
 
-def select(category: Sequence[str], targets: Sequence[int] | None, exclusive: bool) -> Bool[Tensor, "pattern target source"]:
-    """The selectors of all patterns."""
-    sources = torch.arange(len(category))
-    rows = sources if targets is None else torch.tensor(list(targets))
-    offset = sources[None, :] - rows[:, None]
-    of = lambda name: torch.tensor([each == name for each in category]).expand(len(rows), -1)  # noqa: E731
-    found = [offset == 0, offset == -1, offset == 1, of("first_special"), of("separator"), of("punctuation")]
+def _selectors(targets: Int[Tensor, " target"], category: Sequence[str], exclusive: bool) -> Bool[Tensor, "pattern target source"]:
+    offset = torch.arange(len(category), device=targets.device) - targets[:, None]
+    neighbours = [offset == 0, offset == -1, offset == 1]
+    kinds = [[each == kind for each in category] for kind in PATTERNS[3:-1]]
+    found = neighbours + [torch.tensor(kind, device=targets.device).expand_as(offset) for kind in kinds]
     taken = torch.zeros_like(offset, dtype=torch.bool)
     chosen = []
     for selector in found:

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glocal.patterns._rows import mean_over_targets
+from glocal.patterns._rows import mean_over_targets, positions
 from glocal.registry import registered
 
 
@@ -14,10 +13,11 @@ from glocal.registry import registered
     summary="mean share on the target's own token",
     source="Brunner et al. 2020 (1908.04211): contribution of the own input token",
     limits="says nothing about where the rest goes",
+    extra=(("unit", "share"),),
 )
 def own_share(
     maps: Float[Tensor, "layer head target source"], category: Sequence[str], *, targets: Sequence[int] | None = None
 ) -> Float[Tensor, "layer head"]:
     """Mean over targets of map_ii (shares); masked rows (NaN) are left out."""
-    rows = torch.arange(len(category)) if targets is None else torch.tensor(list(targets))
-    return mean_over_targets(maps[..., torch.arange(len(rows)), rows])
+    own = positions(maps, category, targets)[:, None].expand(*maps.shape[:-1], 1)
+    return mean_over_targets(maps.gather(-1, own).squeeze(-1))
