@@ -51,7 +51,7 @@ def open_page(browser):
         page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
         page.goto(path.absolute().as_uri())
         if options.get("java_script_enabled", True):
-            page.wait_for_selector("[data-ready]", timeout=20_000)
+            page.wait_for_selector("[data-ready=true]", state="attached", timeout=20_000)
         return page
 
     yield go

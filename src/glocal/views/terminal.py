@@ -1,5 +1,6 @@
 """A Story on the terminal, and as JSON."""
 
+import math
 from typing import Any
 
 import numpy
@@ -8,48 +9,56 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glocal.dims import SOURCE, TARGET, TOKEN_FIELDS, token_coordinate
-from glocal.views.figures import numbers
-from glocal.views.figures.visible import visible
+from glocal.dims import HEAD, SOURCE, TARGET, TOKEN_FIELDS, token_coordinate
+from glocal.views.figures import facts, numbers
+from glocal.views.figures.measures import Measure, measures
+from glocal.views.figures.visible import shortened, visible
 
 FEW = 5
+_LONG_TEXT = 400
 
 
 def summary(story: xarray.Dataset, console: Console) -> None:
     """Print the summary of one Story; user texts are never interpreted as markup."""
     say = lambda text, style="": console.print(Text(text, style=style), soft_wrap=True)  # noqa: E731
-    attributes = story.attrs
-    say(f"{visible(attributes['text']) or 'ids'}{' | ' + visible(attributes['text_pair']) if attributes['text_pair'] else ''}", "bold")
-    heads = f" x {story.sizes['head']} heads" if "head" in story.sizes else ""
-    size = f"{story.sizes['source']} tokens, {story.sizes['layer']} layers{heads}"
-    say(f"{attributes['model']} ({attributes['family']}), {size}")
+    say(shortened(facts.title(story), _LONG_TEXT), "bold")
+    say(f"{visible(story.attrs['model'])} ({visible(story.attrs['family'])}), {facts.size(story)}")
+    for note in facts.notes(story):
+        say(f"! {note}", "yellow")
     console.print()
-    console.print(_layers(story))
+    columns = _columns(story)
+    if columns:
+        say("Means over heads and targets", "dim")
+        console.print(_layers(story, columns))
+        console.print()
     for line in _extremes(story):
         say(line)
-    console.print()
     say(_how(story))
-    for note in _notes(story):
-        say(note, "yellow")
 
 
-def _layers(story: xarray.Dataset) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("layer", justify="right")
-    columns: list[numpy.ndarray] = []
-    for measure in numbers.measures(story):
-        unit = story[f"discrepancy_{measure}"].attrs["unit"]
-        table.add_column(f"mean discrepancy\n{measure}" + (f" ({unit})" if unit != "none" else ""), justify="right")
-        columns.append(numbers.by_layer(numbers.discrepancy(story, measure)))
+Column = tuple[str, str, numpy.ndarray, bool]
+
+
+def _columns(story: xarray.Dataset) -> list[Column]:
+    """(what, of which map or in which unit, one value per layer, whether it is a share)."""
+    columns: list[Column] = [
+        (f"discrepancy {measure.name}", measure.unit, numbers.mean(numbers.discrepancy(story, measure.name)), False)
+        for measure in measures(story)
+    ]
     found = numbers.maps(story)
-    for title, grid in (("own-token share", numbers.own_share), ("on special tokens", lambda array: numbers.special_share(array, story))):
-        for name, array in found.items():
-            table.add_column(f"{title}\n{name}", justify="right")
-            columns.append(numbers.by_layer(grid(array)))
-    measured = len(numbers.measures(story))
-    for i, layer in enumerate(story.layer.values):
-        cells = [_cell(column[i], share=place >= measured) for place, column in enumerate(columns)]
-        table.add_row(str(layer), *cells)
+    columns += [("own-token", name, numbers.mean(numbers.own_share(array)), True) for name, array in found.items()]
+    if numbers.has_special(story):
+        columns += [("special tokens", name, numbers.mean(numbers.special_share(array, story)), True) for name, array in found.items()]
+    return columns
+
+
+def _layers(story: xarray.Dataset, columns: list[Column]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(Text("layer"), justify="right", vertical="bottom")
+    for what, of, _, _ in columns:
+        table.add_column(Text(f"{visible(what)}\n{visible(of)}"), justify="right", overflow="fold")
+    for i, layer in enumerate(story["layer"].values):
+        table.add_row(str(layer), *[_cell(values[i], share=share) for _, _, values, share in columns])
     return table
 
 
@@ -60,58 +69,77 @@ def _cell(value: float, *, share: bool) -> str:
 
 
 def _extremes(story: xarray.Dataset) -> list[str]:
-    if not numbers.measures(story):
+    if not measures(story):
         return []
-    measure = numbers.measures(story)[0]
-    order = numbers.ranked(numbers.discrepancy(story, measure), story["layer"].values, story["head"].values)
+    measure = measures(story)[0]
+    order = numbers.ranked(numbers.discrepancy(story, measure.name), story["layer"].values, story[HEAD].values)
+    few = min(FEW, max(1, len(order) // 2))
     if not order:
         return []
     one = lambda cell: f"{f'{cell[0]}-{cell[1]}':>5} {cell[2]:.3f}"  # noqa: E731
-    title = f"{measure}, layer-head"
-    return [
-        "",
-        f"largest  ({title}) " + "  ".join(map(one, order[:FEW])),
-        f"smallest ({title}) " + "  ".join(map(one, order[::-1][:FEW])),
-    ]
+    said = [_heading(measure), "  largest   " + "  ".join(map(one, order[:few]))]
+    return [*said, "  smallest  " + "  ".join(map(one, order[::-1][:few])), ""] if len(order) > 1 else [*said, ""]
+
+
+def _heading(measure: Measure) -> str:
+    unit = f", {measure.unit}" if measure.unit else ""
+    return f"Heads (layer-head) by {visible(measure.label)}{unit}; {measure.direction}"
 
 
 def _how(story: xarray.Dataset) -> str:
-    attributes = story.attrs
-    plan = attributes["plan"]
+    attributes, plan = story.attrs, story.attrs["plan"]
     text = f"{attributes['seconds']:.1f} s, engine {attributes['engine']}"
     if plan:
-        text += f", {plan['tangents']} tangents in {plan['chunks']} chunk{'s' if plan['chunks'] > 1 else ''}"
-        text += f" (planned {plan['seconds']:.1f} s, {plan['bytes'] / 2**20:.0f} MiB)"
-    estimate = attributes["error_estimate"].get("mean_total_variation_of_a_row")
-    if estimate is not None:
-        return text + f", error estimate {estimate:.3f} (mean total variation of a row)"
-    return text + (f", exact to {attributes['dtype']} rounding" if plan else "")
-
-
-def _notes(story: xarray.Dataset) -> list[str]:
-    notes = [visible(note) for note in story.attrs["notes"]]
-    for entry in story.attrs["not_finite"][:FEW]:
-        where = f"layer {entry['layer']}" + (f" head {entry['head']}" if entry["head"] is not None else "")
-        notes.append(f"{entry['variable']}, {where}: {entry['nan']} NaN, {entry['infinite']} infinite values, left out of means")
-    if len(story.attrs["not_finite"]) > FEW:
-        notes.append(f"and {len(story.attrs['not_finite']) - FEW} more such entries in attrs['not_finite']")
-    if story.attrs["masked_rows"]:
-        notes.append(f"{story.attrs['masked_rows']} fully masked rows are left out of means")
-    return notes
+        text += f", {facts.counted(plan['tangents'], 'tangent')} in {facts.counted(plan['chunks'], 'chunk')}"
+        text += f" (planned {plan['seconds']:.1f} s, {plan['bytes'] / 2**20:,.0f} MiB)"
+    error = facts.row_error(story)
+    if error is None:
+        return text + (f", {facts.accuracy(story)}" if facts.accuracy(story) else "")
+    shares = f", standard error of a share {numbers.overall(story['attribution_se'].values):.3f}" if "attribution_se" in story else ""
+    return f"{text}\nSketch: error estimate {error:.3f} (mean total variation of a row){shares}"
 
 
 def as_json(story: xarray.Dataset) -> dict[str, Any]:
-    """The Story as JSON types: `schema`, `tokens`, `layers`, `heads`, `targets`, `variables`, `attributes`; what is not finite is null."""
+    """The Story as JSON types; what is not finite is null.
+
+    `schema`, `tokens` (one object per source), `layers`, `heads`, `targets`, `summary` (means by layer and by head), `variables`
+    (dimensions, unit and every value) and `attributes`.
+    """
     tokens = {field: story[token_coordinate(SOURCE, field)].values.tolist() for field in TOKEN_FIELDS}
     return {
         "schema": story.attrs["glocal_schema"],
         "tokens": [dict(zip(tokens, values, strict=True)) for values in zip(*tokens.values(), strict=True)],
-        "layers": story.layer.values.tolist(),
-        "heads": story["head"].values.tolist() if "head" in story.coords else None,
+        "layers": story["layer"].values.tolist(),
+        "heads": story[HEAD].values.tolist() if HEAD in story.coords else None,
         "targets": story[TARGET].values.tolist(),
+        "summary": _summary(story),
         "variables": {
-            str(name): {"dimensions": list(array.dims), **array.attrs, "values": numbers.plain(array.values, digits=8)}
+            str(name): {"dimensions": list(array.dims), **array.attrs, "values": _finite(array.values)}
             for name, array in story.data_vars.items()
         },
-        "attributes": story.attrs,
+        "attributes": _finite(story.attrs),
     }
+
+
+def _summary(story: xarray.Dataset) -> dict[str, Any]:
+    """`by_layer` and `by_head` [layer][head]: the means that the terminal shows, by name."""
+    grids = {f"discrepancy_{measure.name}": numbers.discrepancy(story, measure.name) for measure in measures(story)}
+    for name, array in numbers.maps(story).items():
+        grids |= {f"own_share_{name}": numbers.own_share(array), f"special_share_{name}": numbers.special_share(array, story)}
+    return {
+        "by_layer": {name: _finite(numbers.mean(grid)) for name, grid in grids.items()},
+        "by_head": {name: _finite(grid) for name, grid in grids.items()},
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON types with null for what is not finite; float32 as its shortest decimals, which read back as the same number."""
+    if isinstance(value, numpy.ndarray):
+        return [_finite(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, numpy.floating):
+        return float(str(value)) if numpy.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,52 +13,62 @@ SPECIAL = ("first_special", "separator", "special")
 Array = numpy.ndarray
 
 
-def measures(story: xarray.Dataset) -> list[str]:
-    """Names of the measures whose discrepancies the Story holds, in its order."""
-    return [str(name).removeprefix("discrepancy_") for name in story.data_vars if str(name).startswith("discrepancy_")]
-
-
 def maps(story: xarray.Dataset) -> dict[str, xarray.DataArray]:
     """Attention and attribution with a head dimension (of size one where there is none), rows divided by their sum."""
     found = {}
     for name in MAPS:
         if name in story:
-            array = story[name] if HEAD in story[name].dims else story[name].expand_dims({HEAD: [0]}, axis=1)
+            array = with_heads(story[name])
             total = array.sum(SOURCE, skipna=False)
             found[name] = array / total.where(total != 0)
     return found
 
 
-def mean_over_targets(values: Array) -> Array:
-    """Mean over the last axis of what is a number; NaN if nothing is."""
+def with_heads(array: xarray.DataArray) -> xarray.DataArray:
+    """The same map with a head dimension, of size one where there was none."""
+    return array if HEAD in array.dims else array.expand_dims({HEAD: [0]}, axis=1)
+
+
+def mean(values: Array) -> Array:
+    """Mean over the last axis of what is a finite number; NaN if nothing is."""
     valid = numpy.isfinite(values)
     count = valid.sum(-1)
     total = numpy.where(valid, values, 0).sum(-1)
     return numpy.where(count > 0, total / numpy.maximum(count, 1), numpy.nan)
 
 
+def overall(values: Array) -> float:
+    """Mean over everything that is a finite number."""
+    return float(mean(values.reshape(-1)))
+
+
 def own_share(array: xarray.DataArray) -> Array:
     """Mean share on the own token [layer, head]."""
     targets = array[TARGET].values
-    return mean_over_targets(array.values[..., numpy.arange(len(targets)), targets])
+    return mean(array.values[..., numpy.arange(len(targets)), targets])
+
+
+def has_special(story: xarray.Dataset) -> bool:
+    """Whether the text holds special tokens."""
+    return bool(_special(story).any())
 
 
 def special_share(array: xarray.DataArray, story: xarray.Dataset) -> Array:
     """Mean share on special tokens [layer, head]."""
-    special = numpy.isin(story["source_category"].values.astype(str), SPECIAL)
-    return mean_over_targets(numpy.where(special, array.values, 0).sum(-1) + 0 * array.values.sum(-1))
+    # A row that is undefined anywhere is undefined as a whole.
+    return mean(numpy.where(_special(story), array.values, 0).sum(-1) + 0 * array.values.sum(-1))
 
 
 def entropy(array: xarray.DataArray) -> Array:
     """Mean entropy of a row in nats [layer, head]."""
     values = array.values
     safe = numpy.where(values > 0, values, 1)
-    return mean_over_targets(-(safe * numpy.log(safe)).sum(-1) + 0 * values.sum(-1))
+    return mean(-(safe * numpy.log(safe)).sum(-1) + 0 * values.sum(-1))
 
 
 def discrepancy(story: xarray.Dataset, measure: str) -> Array:
     """Mean discrepancy over targets [layer, head]."""
-    return mean_over_targets(story[f"discrepancy_{measure}"].values)
+    return mean(story[f"discrepancy_{measure}"].values)
 
 
 def ranked(grid: Array, layers: Array, heads: Array) -> list[tuple[int, int, float]]:
@@ -72,9 +82,8 @@ def ranked(grid: Array, layers: Array, heads: Array) -> list[tuple[int, int, flo
     return sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))
 
 
-def by_layer(grid: Array) -> Array:
-    """Mean over heads [layer]."""
-    return mean_over_targets(grid)
+def _special(story: xarray.Dataset) -> Array:
+    return numpy.isin(story["source_category"].values.astype(str), SPECIAL)
 
 
 def plain(values: Any, digits: int = 6) -> Any:

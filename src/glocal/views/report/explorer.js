@@ -1,83 +1,116 @@
-// glocal explorer: draws one payload (see views/figures/payload.py) into one element. Text is only ever set as text.
+// glocal explorer: draws one payload (see views/figures/payload.py) into one element. Text is only ever set as text, and nothing is
+// computed here but colours, orders and the rest of a list.
+//
+// mount(root, data, { address }) returns a function that takes everything back. `view` holds the indices of what is chosen; every part
+// returns an element and gives `draw` a function that brings it up to date.
 
-const FACES = [
-  { name: "attention", title: "Attention", what: "local: what this head reads from its own layer's input" },
-  { name: "attribution", title: "Attribution", what: "global: what this head's output depends on among the input tokens" },
-];
-// Cividis: readable with every kind of colour sight, and rising in lightness.
-const SCALE = [[0, 34, 78], [42, 63, 109], [86, 92, 108], [123, 123, 120], [166, 157, 117], [211, 193, 100], [254, 232, 56]];
-
-export async function mount(root, data) {
-  const maps = {};
-  for (const [name, packed] of Object.entries(data.maps)) maps[name] = await unpack(packed);
-  const view = { layer: 0, head: 0, target: 0, source: null, by: 0, locked: false };
+export async function mount(root, data, { address = false } = {}) {
+  const gone = new AbortController();
   const draws = [];
-  const update = (change, keep = true) => {
-    Object.assign(view, change);
-    for (const draw of draws) draw();
-    if (keep) remember(data, view);
+  const page = {
+    data, root, signal: gone.signal, styles: new Map(), maps: await unpackAll(data.maps), errors: await unpackAll(data.errors),
+    view: { layer: 0, head: 0, target: 0, source: null, by: 0, held: false, stretched: false },
+    draw: (each) => draws.push(each),
+    update(change, keep = true) {
+      if (Object.entries(change).every(([key, value]) => page.view[key] === value)) return;
+      Object.assign(page.view, change);
+      for (const each of draws) each(page.view);
+      if (keep && address) remember(page);
+    },
   };
-  header(root, data);
-  if (data.statistics.length) root.append(overview(data, view, update, draws));
-  if (Object.keys(maps).length) root.append(faces(data, maps, view, update, draws), matrices(data, maps, view, update, draws));
-  if (Object.keys(data.ladders).length) root.append(ladder(data, view, draws));
-  root.append(facts(data));
-  start(data, view);
-  update({}, false);
-  window.addEventListener("hashchange", () => { if (restore(data, view)) update({}, false); });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.locked) update({ locked: false }); });
+  choose(page);
+  if (address) restore(page);
+  const shown = data.faces.length > 0;
+  root.replaceChildren(...[
+    data.statistics.length && overview(page), shown && onTheText(page), shown && matrices(page), shown && details(page),
+  ].filter(Boolean));
+  const redraw = () => draws.forEach((each) => each(page.view));
+  redraw();
+  listen(page, redraw, address);
   root.dataset.ready = "true";
+  return () => { gone.abort(); root.replaceChildren(); };
+}
+
+function listen(page, redraw, address) {
+  const { signal, root } = page;
+  const options = { signal };
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") page.update({ held: false, source: null }); }, options);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { page.styles.clear(); redraw(); }, options);
+  if (address) window.addEventListener("hashchange", () => { restore(page); redraw(); }, options);
+  let width = root.clientWidth;
+  const resized = new ResizeObserver(() => { if (root.clientWidth !== width) { width = root.clientWidth; redraw(); } });
+  resized.observe(root);
+  signal.addEventListener("abort", () => resized.disconnect());
 }
 
 // ---- data ------------------------------------------------------------------------------------------------------------
 
-async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const buffer = await new Response(stream).arrayBuffer();
-  const values = packed.bits === 16 ? new Uint16Array(buffer) : new Uint8Array(buffer);
-  const top = packed.bits === 16 ? 65534 : 254;
-  const [, heads, targets, sources] = packed.shape;
-  const share = (layer, head, target, source) => {
-    const value = values[((layer * heads + Math.min(head, heads - 1)) * targets + target) * sources + source];
-    if (value > top) return NaN;
-    return packed.bits === 16 ? value / top : (value / top) ** 2;
+async function unpackAll(packed) {
+  const made = {};
+  for (const [name, each] of Object.entries(packed)) made[name] = await unpack(each);
+  return made;
+}
+
+async function unpack({ data, bits, top, scale, shape }) {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const buffer = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+  const values = bits === 16 ? new Uint16Array(buffer) : new Uint8Array(buffer);
+  const [, heads, targets, sources] = shape;
+  // A map without heads has the same rows for all of them.
+  const start = (layer, head) => (layer * heads + Math.min(head, heads - 1)) * targets * sources;
+  const read = (value) => (value > top ? NaN : scale * (value / top) ** 2);
+  return {
+    at: (layer, head, target, source) => read(values[start(layer, head) + target * sources + source]),
+    most(layer, head) {
+      let most = 0;
+      for (let i = start(layer, head), end = i + targets * sources; i < end; i++) if (values[i] <= top && values[i] > most) most = values[i];
+      return read(most) || 1;
+    },
   };
-  return { share, error: packed.error };
 }
 
-function start(data, view) {
-  const first = data.statistics[0];
-  if (first) [view.layer, view.head] = ranking(first)[0]?.slice(0, 2) ?? [0, 0];
-  const rows = data.targetwise[Object.keys(data.targetwise)[0]]?.values[view.layer]?.[view.head];
-  view.target = rows ? Math.max(0, rows.indexOf(Math.max(...rows.filter((value) => value !== null)))) : 0;
-  restore(data, view);
-}
-
-function remember(data, view) {
-  const parts = { layer: data.layers[view.layer], head: data.heads[view.head] ?? "", target: data.targets[view.target], by: data.statistics[view.by]?.name ?? "" };
-  const hash = "#" + new URLSearchParams(parts);
-  if (hash !== location.hash) history.replaceState(null, "", hash);
-}
-
-function restore(data, view) {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  const found = {
-    layer: data.layers.indexOf(Number(asked.get("layer"))), head: data.heads.indexOf(Number(asked.get("head"))),
-    target: asked.has("target") ? data.targets.indexOf(Number(asked.get("target"))) : -1,
-    by: data.statistics.findIndex((each) => each.name === asked.get("by")),
-  };
-  let any = false;
-  for (const [key, index] of Object.entries(found)) if (index >= 0) { view[key] = index; any = true; }
-  return any;
-}
+const share = (page, face, source) => page.maps[face].at(page.view.layer, page.view.head, page.view.target, source);
+const ownSource = (page) => page.data.targets[page.view.target];
 
 function ranking(statistic) {
   const cells = statistic.grid.flatMap((row, layer) => row.map((value, head) => [layer, head, value]));
   return cells.filter((cell) => cell[2] !== null).sort((a, b) => b[2] - a[2]);
 }
 
-// ---- small things ----------------------------------------------------------------------------------------------------
+// The page opens on the head and the target that differ most.
+function choose({ data, view }) {
+  const first = data.statistics[0];
+  if (!first) return;
+  const order = ranking(first);
+  if (first.note.includes("alike")) order.reverse();
+  if (order.length) [view.layer, view.head] = order[0];
+  const row = data.rows[first.name]?.[view.layer][view.head].map((value) => (value === null ? -Infinity : first.note.includes("alike") ? -value : value));
+  if (row) view.target = row.indexOf(Math.max(...row));
+}
+
+// ---- the address -----------------------------------------------------------------------------------------------------
+
+function remember(page) {
+  const { data, view } = page;
+  const parts = { layer: data.layers[view.layer], target: data.targets[view.target], by: data.statistics[view.by]?.name ?? "" };
+  if (data.heads.length) parts.head = data.heads[view.head];
+  const write = () => { page.written = Date.now(); history.replaceState(null, "", "#" + new URLSearchParams(parts)); };
+  clearTimeout(page.waiting);
+  // Browsers refuse too many changes in a row, as a held arrow key makes them.
+  if (Date.now() - (page.written ?? 0) > 200) write();
+  else page.waiting = setTimeout(write, 200);
+}
+
+function restore({ data, view }) {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const found = {
+    layer: data.layers.indexOf(Number(asked.get("layer") ?? NaN)), head: data.heads.indexOf(Number(asked.get("head") ?? NaN)),
+    target: data.targets.indexOf(Number(asked.get("target") ?? NaN)), by: data.statistics.findIndex((each) => each.name === asked.get("by")),
+  };
+  for (const [key, index] of Object.entries(found)) if (index >= 0) view[key] = index;
+}
+
+// ---- elements and texts ----------------------------------------------------------------------------------------------
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -96,271 +129,460 @@ function drawing(tag, attributes, ...children) {
   return element;
 }
 
-const percent = (share) => (Number.isNaN(share) ? "undefined" : (100 * share).toFixed(share < 0.0995 ? 1 : 0) + " %");
-const number = (value) => (value === null || value === undefined ? "undefined" : value.toFixed(3));
+const percent = (value) => (Number.isNaN(value) ? "undefined" : `${(100 * value).toFixed(value < 0.0995 && value > 0 ? 1 : 0)}%`);
+const fixed = (value, digits = 3) => (value === null || value === undefined ? "undefined" : value.toFixed(digits));
+const measured = (value, unit) => (value === null || value === undefined ? "undefined" : unit === "share" ? percent(value) : `${fixed(value)} ${unit}`.trim());
 const clamp = (value, top) => Math.max(0, Math.min(top, value));
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const titled = (statistic) => (statistic.unit && statistic.unit !== "share" ? `${statistic.label} (${statistic.unit})` : statistic.label);
+const word = (page, source) => make("b", {}, make("bdi", {}, page.data.tokens[source].shown));
+const swatch = (face) => make("span", { class: `swatch ${face.name}`, "aria-hidden": "true" });
+const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-function colour(fraction) {
-  const place = clamp(fraction, 1) * (SCALE.length - 1), low = Math.min(Math.floor(place), SCALE.length - 2), part = place - low;
-  return SCALE[low].map((value, i) => Math.round(value + part * (SCALE[low + 1][i] - value)));
+function place(data, layer, head, width = data.heads.length) {
+  return `layer ${data.layers[layer]}` + (width && width === data.heads.length ? ` head ${data.heads[head]}` : "");
 }
 
-function rgb(hex) {
-  const value = parseInt(hex.slice(1), 16);
-  return [value >> 16, (value >> 8) & 255, value & 255];
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+// ---- colours ---------------------------------------------------------------------------------------------------------
+
+// Cividis: readable with every kind of colour sight, and rising in lightness.
+const CIVIDIS = [[0, 34, 78], [42, 63, 109], [86, 92, 108], [123, 123, 120], [166, 157, 117], [211, 193, 100], [254, 232, 56]];
+
+function blend(ramp, fraction) {
+  const at = clamp(fraction, 1) * (ramp.length - 1), low = Math.min(Math.floor(at), ramp.length - 2);
+  return ramp[low].map((value, i) => Math.round(value + (at - low) * (ramp[low + 1][i] - value)));
 }
 
-const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-
-// ---- header and facts ------------------------------------------------------------------------------------------------
-
-function header(root, data) {
-  const title = root.querySelector("#text");
-  title.append(data.text || "ids");
-  if (data.pair) title.append(make("span", { class: "second" }, " | " + data.pair));
-  const notes = root.querySelector("#notes");
-  for (const note of data.notes) notes.append(make("p", {}, note));
-  notes.hidden = !data.notes.length;
+// White or black, whichever contrasts more (relative luminance of WCAG).
+function inkOn(colour) {
+  const [r, g, b] = colour.map((value) => { const part = value / 255; return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4; });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#0d1117" : "#ffffff";
 }
 
-function facts(data) {
-  const list = make("dl");
-  for (const [label, value] of data.facts) list.append(make("dt", {}, label), make("dd", {}, value));
-  const errors = Object.entries(data.maps).map(([name, packed]) => `${name} within ${(100 * packed.error).toPrecision(1)} percentage points`);
-  list.append(make("dt", {}, "precision here"), make("dd", {}, errors.join(", ") + "; the Story holds exact values"));
-  return make("section", {}, make("details", {}, make("summary", {}, "Plan, settings and versions"), list));
+// Styles are asked for once per colour scheme: every token needs them at every move of the pointer.
+function kept(page, name, read) {
+  if (!page.styles.has(name)) page.styles.set(name, read(getComputedStyle(page.root).getPropertyValue(name).trim()));
+  return page.styles.get(name);
 }
 
-// ---- overview --------------------------------------------------------------------------------------------------------
+const style = (page, name) => kept(page, name, (text) => text);
+const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+const ramp = (page, face) => kept(page, `--${face}-ramp`, (text) => text.split(/\s+/).map(rgb));
+const css = (colour) => `rgb(${colour.join(" ")})`;
 
-function overview(data, view, update, draws) {
-  const choice = make("select", { "aria-label": "colour by", onchange: () => update({ by: choice.selectedIndex }) });
-  for (const each of data.statistics) choice.append(make("option", {}, each.unit ? `${each.label} (${each.unit})` : each.label));
-  const scroll = make("div", { class: "grid-scroll" });
-  const ranks = make("ul", { class: "ranks" });
-  const chosen = make("div");
-  const scale = make("canvas", { width: 160, height: 1, "aria-hidden": "true" });
-  const low = make("span"), high = make("span");
-  for (let x = 0; x < 160; x++) { const pen = scale.getContext("2d"); pen.fillStyle = `rgb(${colour(x / 159)})`; pen.fillRect(x, 0, 1, 1); }
-  let shown = null, cells = [];
+// Shades grow with the square root of the share, so that small ones can be told apart.
+const scaleOf = (page, face) => (page.view.stretched ? page.maps[face].most(page.view.layer, page.view.head) : 1);
 
-  const build = (statistic) => {
-    const width = statistic.grid[0].length;
-    cells = statistic.grid.map((row, layer) => row.map((value, head) => {
-      const [where, text] = [place(data, layer, head, width), number(value)];
-      const cell = make("button", { class: "cell", role: "gridcell", tabindex: "-1", "aria-label": `${where}: ${statistic.label} ${text} ${statistic.unit}`, title: `${where}: ${text} ${statistic.unit}`, onclick: () => update({ layer, head }) });
-      cell.append(value === null ? "–" : value.toFixed(2).replace(/^0/, ""));
-      if (value === null) cell.classList.add("undefined");
-      else {
-        const tone = colour((value - statistic.low) / (statistic.high - statistic.low));
-        cell.style.background = `rgb(${tone})`;
-        cell.style.color = tone[0] * 0.3 + tone[1] * 0.59 + tone[2] * 0.11 > 120 ? "#101318" : "#ffffff";
-      }
-      return cell;
+function scaleBar(page, face) {
+  const bar = make("span", { class: "ramp", "aria-hidden": "true" }), ticks = make("span", { class: "ticks" });
+  page.draw(() => {
+    const most = scaleOf(page, face.name);
+    bar.style.background = `linear-gradient(to right, ${ramp(page, face.name).map(css).join(", ")})`;
+    ticks.replaceChildren(...[0, 0.1, 0.4, 1].map((part) => {
+      const tick = make("span", {}, percent(part * most));
+      tick.style.left = `${100 * Math.sqrt(part)}%`;
+      return tick;
     }));
-    const head = make("tr", { role: "row" }, make("th", { role: "columnheader" }, make("span", { "aria-hidden": "true" }, "layer \\ head")));
-    for (let i = 0; i < width; i++) head.append(make("th", { role: "columnheader", scope: "col" }, width === data.heads.length ? String(data.heads[i]) : "all"));
-    const body = make("tbody", { role: "rowgroup" });
-    cells.forEach((row, layer) => {
-      const line = make("tr", { role: "row" }, make("th", { role: "rowheader", scope: "row" }, String(data.layers[layer])));
-      for (const cell of row) line.append(make("td", { role: "presentation" }, cell));
-      body.append(line);
-    });
-    const table = make("table", { role: "grid", "aria-label": `layers by heads, ${statistic.label}`, onkeydown: (event) => {
-      const move = step[event.key];
-      if (!move) return;
-      event.preventDefault();
-      update({ layer: clamp(view.layer + move[0], data.layers.length - 1), head: clamp(view.head + move[1], width - 1) });
-      cells[view.layer][view.head].focus();
-    } }, make("thead", { role: "rowgroup" }, head), body);
-    scroll.replaceChildren(table);
-    low.textContent = number(statistic.low);
-    high.textContent = `${number(statistic.high)} ${statistic.unit}`;
-    const order = ranking(statistic), few = Math.min(5, order.length);
-    const list = (label, part) => [make("li", { class: "label" }, label), ...part.map(([layer, head, value]) => make("li", {}, make("button", { onclick: () => update({ layer, head }), "aria-label": `${place(data, layer, head, width)}, ${number(value)}` }, `${data.layers[layer]}-${data.heads[head] ?? "all"}  ${number(value)}`)))];
-    ranks.replaceChildren(...list("largest", order.slice(0, few)), ...list("smallest", order.slice(-few).reverse()));
-  };
+  });
+  return make("span", { class: "scale-bar" }, bar, ticks);
+}
 
-  draws.push(() => {
-    const statistic = data.statistics[view.by];
-    choice.selectedIndex = view.by;
-    if (shown !== statistic) build((shown = statistic));
+// ---- every head at a glance ------------------------------------------------------------------------------------------
+
+function overview(page) {
+  const { data, view } = page;
+  const options = data.statistics.map((each) => make("option", {}, titled(each)));
+  const choice = make("select", { onchange: () => page.update({ by: choice.selectedIndex }) }, ...options);
+  page.draw(() => { choice.selectedIndex = view.by; });
+  return make("section", { "aria-label": "every head at a glance" },
+    make("div", { class: "head" }, make("h2", {}, "Every head at a glance"), make("label", {}, "Coloured by ", choice)),
+    make("p", { class: "hint" }, "Means over targets. Choose a head by click, or with the arrow keys."),
+    make("div", { class: "overview" }, make("div", { class: "grid-side" }, grid(page), gridScale(page), extremes(page)), chosen(page)));
+}
+
+function grid(page) {
+  const scroll = make("div", { class: "scroll" });
+  let shown = null, cells = [];
+  page.draw((view) => {
+    const statistic = page.data.statistics[view.by];
+    if (shown !== statistic) {
+      shown = statistic;
+      cells = statistic.grid.map((row, layer) => row.map((value, head) => gridCell(page, statistic, layer, head, value)));
+      scroll.replaceChildren(gridTable(page, statistic, cells));
+    }
     cells.forEach((row, layer) => row.forEach((cell, head) => {
       const on = layer === view.layer && head === Math.min(view.head, row.length - 1);
       cell.setAttribute("aria-selected", on);
       cell.tabIndex = on ? 0 : -1;
     }));
-    chosen.replaceChildren(make("h2", {}, place(data, view.layer, view.head, data.heads.length)));
-    const list = make("dl");
-    for (const each of data.statistics) {
-      const row = each.grid[view.layer];
-      list.append(make("dt", {}, each.label), make("dd", {}, `${number(row[Math.min(view.head, row.length - 1)])} ${each.unit}`));
-    }
-    chosen.append(list);
   });
-  const left = make("div", {}, scroll, make("div", { class: "scale" }, low, scale, high));
-  return make("section", { "aria-label": "overview" },
-    make("h2", {}, "Every head at a glance"),
-    make("p", { class: "hint" }, "Rows are layers, columns are heads; values are means over targets. Choose a head by click or with the arrow keys."),
-    make("p", { class: "hint" }, choice),
-    make("div", { class: "overview" }, left, make("div", {}, chosen)), ranks);
+  return scroll;
 }
 
-function place(data, layer, head, width) {
-  return `Layer ${data.layers[layer]}` + (width === data.heads.length && data.heads.length ? ` · head ${data.heads[head]}` : " · all heads");
+function gridCell(page, statistic, layer, head, value) {
+  const name = `${place(page.data, layer, head, statistic.grid[0].length)}: ${statistic.label} ${measured(value, statistic.unit)}`;
+  const choose = () => page.update({ layer, head: statistic.grid[0].length === page.data.heads.length ? head : page.view.head });
+  const cell = make("button", { class: "cell", type: "button", role: "gridcell", tabindex: "-1", "aria-label": name, title: name, onclick: choose });
+  if (value === null) {
+    cell.append("–");
+    cell.classList.add("undefined");
+    return cell;
+  }
+  const colour = blend(CIVIDIS, (value - statistic.low) / (statistic.high - statistic.low));
+  cell.append(value.toFixed(2).replace(/^(-?)0\./, "$1."));
+  cell.style.background = css(colour);
+  cell.style.color = inkOn(colour);
+  return cell;
+}
+
+function gridTable(page, statistic, cells) {
+  const { data, view } = page, width = statistic.grid[0].length;
+  const keys = (event) => {
+    const move = steps[event.key] ?? { Home: [0, -width], End: [0, width] }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    page.update({ layer: clamp(view.layer + move[0], data.layers.length - 1), ...(width > 1 ? { head: clamp(view.head + move[1], width - 1) } : {}) });
+    cells[view.layer][Math.min(view.head, width - 1)].focus();
+  };
+  const names = width === data.heads.length ? data.heads.map(String) : ["all"];
+  const corner = make("th", { role: "columnheader", class: "corner" }, make("span", { "aria-hidden": "true" }, "layer ╲ head"));
+  const top = make("tr", { role: "row" }, corner, ...names.map((name) => make("th", { role: "columnheader", scope: "col" }, name)));
+  const rows = cells.map((row, layer) => make("tr", { role: "row" },
+    make("th", { role: "rowheader", scope: "row" }, String(data.layers[layer])), ...row.map((cell) => make("td", { role: "presentation" }, cell))));
+  const table = make("table", { role: "grid", "aria-label": `layers by heads, ${statistic.label}`, onkeydown: keys },
+    make("thead", { role: "rowgroup" }, top), make("tbody", { role: "rowgroup" }, ...rows));
+  table.style.maxWidth = `${46 * width + 90}px`;
+  return table;
+}
+
+function gridScale(page) {
+  const bar = make("span", { class: "ramp", "aria-hidden": "true" }), low = make("span"), high = make("span"), note = make("span", { class: "note" });
+  bar.style.background = `linear-gradient(to right, ${CIVIDIS.map(css).join(", ")})`;
+  page.draw((view) => {
+    const statistic = page.data.statistics[view.by];
+    low.textContent = statistic.unit === "share" ? percent(statistic.low) : fixed(statistic.low, 2);
+    high.textContent = measured(statistic.high, statistic.unit);
+    note.textContent = statistic.note;
+  });
+  return make("p", { class: "grid-scale" }, low, bar, high, note);
+}
+
+// The chosen head in numbers: the coloured one large, then measures, then what both faces have.
+function chosen(page) {
+  const box = make("div", { class: "chosen", "aria-live": "polite" });
+  page.draw((view) => {
+    const { data } = page, statistic = data.statistics[view.by];
+    const value = (each) => each.grid[view.layer][Math.min(view.head, each.grid[0].length - 1)];
+    const amount = (each) => measured(value(each), each.unit);
+    const others = data.statistics.filter((each) => each.measure && each !== statistic);
+    const kinds = [...new Set(data.statistics.filter((each) => each.kind).map((each) => each.kind))];
+    const cell = (kind, face) => { const found = data.statistics.find((each) => each.kind === kind && each.face === face.name); return make("td", {}, found ? amount(found) : ""); };
+    box.replaceChildren(
+      make("h3", {}, capital(place(data, view.layer, view.head))),
+      make("p", { class: "big" }, make("b", {}, amount(statistic)), ` ${statistic.label}`),
+      ...others.map((each) => make("p", { class: "small" }, make("b", {}, amount(each)), ` ${each.label}`)),
+      make("table", { class: "both" },
+        make("thead", {}, make("tr", {}, make("td"), ...data.faces.map((face) => make("th", { scope: "col" }, swatch(face), face.name)))),
+        make("tbody", {}, ...kinds.map((kind) => make("tr", {}, make("th", { scope: "row" }, kind), ...data.faces.map((face) => cell(kind, face)))))));
+  });
+  return box;
+}
+
+function extremes(page) {
+  const box = make("div", { class: "extremes" });
+  let shown = null;
+  page.draw((view) => {
+    const statistic = page.data.statistics[view.by];
+    if (statistic === shown) return;
+    shown = statistic;
+    const order = ranking(statistic), few = Math.min(5, Math.max(1, Math.floor(order.length / 2))), width = statistic.grid[0].length;
+    const chip = ([layer, head, value]) => make("button", {
+      type: "button", "aria-label": `${place(page.data, layer, head, width)}, ${measured(value, statistic.unit)}`,
+      onclick: () => page.update({ layer, head: width > 1 ? head : page.view.head }),
+    }, make("b", {}, width === page.data.heads.length ? `${page.data.layers[layer]}-${page.data.heads[head]}` : String(page.data.layers[layer])), ` ${fixed(value)}`);
+    const line = (label, part) => make("p", {}, make("span", {}, label), ...part.map(chip));
+    box.replaceChildren(...(order.length > 1 ? [line("largest", order.slice(0, few)), line("smallest", order.slice(-few).reverse())] : []));
+  });
+  return box;
 }
 
 // ---- both faces on the text ------------------------------------------------------------------------------------------
 
-function faces(data, maps, view, update, draws) {
-  const section = make("section", { "aria-label": "both faces on the text" }, make("h2"), make("p", { class: "hint" },
-    "Point at a token, or move with the arrow keys, to see where its row goes; click or press Enter to hold it, Escape to let go. Shades grow with the square root of the share; numbers are percent."));
-  const readout = make("p", { class: "readout", "aria-live": "polite" });
+function onTheText(page) {
+  const { data } = page;
+  const heading = make("h2");
+  page.draw((view) => {
+    const reads = data.faces.length === 1 ? "" : ` — what “${data.tokens[ownSource(page)].shown}” reads and depends on`;
+    heading.textContent = capital(place(data, view.layer, view.head)) + reads;
+  });
+  const lines = data.faces.length === 1 ? [""] : ["upper line, ", "lower line, "];
+  const legend = data.faces.map((face, i) => make("li", {}, swatch(face), make("span", {}, make("b", {}, face.title), ` (${lines[i]}${face.kind}): ${face.what}`), scaleBar(page, face)));
+  return make("section", { "aria-label": "both faces on the text" },
+    make("div", { class: "head" }, heading, stretch(page)),
+    make("p", { class: "hint" }, "Point at a token, or use the arrow keys, to see where its row goes. Click or Enter holds it, Escape lets go. Numbers are percent."),
+    make("ul", { class: "legend" }, ...legend), flow(page), readout(page, true));
+}
+
+function stretch(page) {
+  const box = make("input", { type: "checkbox", onchange: () => page.update({ stretched: box.checked }, false) });
+  return make("label", {}, box, " stretch shades to the largest share of each map");
+}
+
+function flow(page) {
+  const { data, view } = page;
   const position = new Map(data.targets.map((value, index) => [value, index]));
-  const lanes = [];
-  for (const face of FACES.filter((each) => maps[each.name])) {
-    const flow = make("div", { class: "flow", dir: "auto", role: "group", "aria-label": `${face.title} on the text`, tabindex: "-1" });
-    const tokens = data.tokens.map((token, source) => {
-      const value = make("small", { "aria-hidden": "true" });
-      const piece = source > 0 && token.word >= 0 && token.word === data.tokens[source - 1].word;
-      const kind = ["token", piece && "piece", token.category !== "word" && token.category !== "punctuation" && "special"].filter(Boolean).join(" ");
-      const button = make("button", { class: kind, tabindex: "-1", "data-source": source, onclick: () => hold(source), onmouseenter: () => look(source), onfocus: () => look(source), onkeydown: (event) => keys(event, source, tokens) }, make("bdi", {}, token.shown), value);
-      flow.append(button);
-      return button;
-    });
-    lanes.push({ face, tokens });
-    section.append(make("div", { class: `face ${face.name}` }, make("h3", {}, make("span", { class: "swatch", "aria-hidden": "true" }), `${face.title} · ${face.what}`), flow));
+  const box = make("div", { class: "flow", role: "group", "aria-label": "the text, token by token", dir: data.right_to_left ? "rtl" : "ltr" });
+  const look = (source) => page.update(view.held || !position.has(source) ? { source } : { target: position.get(source), source: null }, false);
+  const hold = (source) => {
+    if (position.has(source)) page.update({ target: position.get(source), source: null, held: !(view.held && source === ownSource(page)) });
+  };
+  const keys = (event, source) => {
+    const move = steps[event.key], ends = { Home: 0, End: tokens.length - 1 }[event.key];
+    if (!move && ends === undefined) return;
+    event.preventDefault();
+    const towards = move && (move[1] ? move[1] * (data.right_to_left ? -1 : 1) : move[0]);
+    tokens[ends ?? clamp(source + towards, tokens.length - 1)].focus();
+  };
+  const tokens = data.tokens.map((token, source) => make("button", {
+    class: kindOf(data, source), type: "button", "data-source": source, tabindex: "-1",
+    onclick: () => hold(source), onmouseenter: () => look(source), onfocus: () => look(source), onkeydown: (event) => keys(event, source),
+  }, ...data.faces.flatMap((face, i) => (i ? [lane(face, token), percentage(face)] : [percentage(face), lane(face, token)]))));
+  box.append(...tokens);
+  page.draw(() => tokens.forEach((token, source) => shade(page, token, source)));
+  return box;
+}
+
+const lane = (face, token) => make("bdi", { class: face.name }, token.shown);
+const percentage = (face) => make("small", { class: face.name });
+
+function kindOf(data, source) {
+  const { category, word } = data.tokens[source];
+  const joined = (other) => word >= 0 && word === data.tokens[other]?.word;
+  return ["token", joined(source - 1) && "piece", joined(source + 1) && "open", !["word", "punctuation"].includes(category) && "special"].filter(Boolean).join(" ");
+}
+
+function shade(page, token, source) {
+  const { data, view } = page, isTarget = source === ownSource(page), said = [];
+  for (const { name } of data.faces) {
+    const value = share(page, name, source), text = token.querySelector(`bdi.${name}`);
+    const colour = blend(ramp(page, name), Math.sqrt((value || 0) / scaleOf(page, name)));
+    text.style.background = css(colour);
+    text.style.color = inkOn(colour);
+    token.querySelector(`small.${name}`).textContent = Number.isNaN(value) ? "?" : value >= 0.005 ? (100 * value).toFixed(0) : "\u00a0";
+    said.push(`${name} ${percent(value)}`);
   }
-  const look = (source) => update(view.locked || !position.has(source) ? { source } : { target: position.get(source), source: null }, false);
-  const hold = (source) => { if (position.has(source)) update({ target: position.get(source), source: null, locked: !(view.locked && view.target === position.get(source)) }); };
-  const keys = (event, source, tokens) => {
-    const move = step[event.key];
-    if (!move) return;
-    event.preventDefault();
-    tokens[clamp(source + (move[1] || move[0]), tokens.length - 1)].focus();
-  };
-  section.append(readout);
-  draws.push(() => {
-    section.querySelector("h2").textContent = `${place(data, view.layer, view.head, data.heads.length)}: what “${data.tokens[data.targets[view.target]].shown}” reads and depends on`;
-    for (const { face, tokens } of lanes) tokens.forEach((token, source) => {
-      const share = maps[face.name].share(view.layer, view.head, view.target, source);
-      const depth = Number.isNaN(share) ? 0 : Math.round(100 * Math.sqrt(share));
-      token.style.background = depth ? `color-mix(in srgb, var(--${face.name}) ${depth}%, transparent)` : "none";
-      token.classList.toggle("strong", depth > 55);
-      token.style.setProperty("--on", matchMedia("(prefers-color-scheme: dark)").matches ? "#10131a" : "#ffffff");
-      token.classList.toggle("target", source === data.targets[view.target]);
-      token.tabIndex = source === data.targets[view.target] ? 0 : -1;
-      token.querySelector("small").textContent = share >= 0.005 ? (100 * share).toFixed(0) : "\u00a0";
-      token.setAttribute("aria-label", `${data.tokens[source].shown}, ${face.title.toLowerCase()} ${percent(share)}`);
-      token.setAttribute("aria-pressed", String(view.locked && source === data.targets[view.target]));
+  token.classList.toggle("target", isTarget);
+  token.classList.toggle("source", source === view.source);
+  token.tabIndex = isTarget ? 0 : -1;
+  token.setAttribute("aria-pressed", String(view.held && isTarget));
+  token.setAttribute("aria-label", `${data.tokens[source].shown}, ${said.join(", ")}`);
+}
+
+// One line that says what is pointed at.
+function readout(page, live = false) {
+  const line = make("p", live ? { class: "readout", "aria-live": "polite" } : { class: "readout", "aria-hidden": "true" });
+  page.draw((view) => {
+    const { data } = page, target = ownSource(page), source = view.source ?? target, by = data.statistics[view.by];
+    const rowsOf = by && data.rows[by.name] ? by : data.statistics.find((each) => data.rows[each.name]);
+    const values = data.faces.flatMap((face) => {
+      const error = page.errors[face.name]?.at(view.layer, view.head, view.target, source);
+      return [swatch(face), `${face.name} ${percent(share(page, face.name, source))}${error >= 0 ? ` ± ${percent(error)}` : ""}  `];
     });
-    readout.replaceChildren(...said(data, maps, view));
+    const row = rowsOf ? [`· whole row: ${rowsOf.label} ${measured(data.rows[rowsOf.name][view.layer][view.head][view.target], rowsOf.unit)}`] : [];
+    const other = source === target ? [" from itself: "] : [" from ", word(page, source), ` (${source}): `];
+    line.replaceChildren(view.held ? make("span", { class: "held" }, "held") : "", word(page, target), ` (${target})`, ...other, ...values, ...row);
   });
-  return section;
+  return line;
 }
 
-function said(data, maps, view) {
-  const target = data.targets[view.target], source = view.source ?? target;
-  const shares = FACES.filter((face) => maps[face.name]).map((face) => `${face.title.toLowerCase()} ${percent(maps[face.name].share(view.layer, view.head, view.target, source))}`);
-  return [view.locked ? "Held: " : "", make("b", {}, make("bdi", {}, data.tokens[target].shown)), ` (position ${target}) from `, make("b", {}, make("bdi", {}, data.tokens[source].shown)), ` (position ${source}): ${shares.join(", ")}`];
+// ---- matrices --------------------------------------------------------------------------------------------------------
+
+function matrices(page) {
+  const columns = make("div", { class: "columns" }, ...page.data.faces.map((face) => matrix(page, face)));
+  return make("section", { "aria-label": "the whole head" }, make("h2", {}, "The whole head"),
+    make("p", { class: "hint" }, "Rows are targets, columns are sources. The frames follow the token you point at, here and on the text."), columns, readout(page));
 }
 
-// ---- matrices and the largest sources --------------------------------------------------------------------------------
-
-function matrices(data, maps, view, update, draws) {
-  const columns = make("div", { class: "columns" });
-  for (const face of FACES.filter((each) => maps[each.name])) columns.append(matrix(data, maps[face.name], face, view, update, draws));
-  const table = make("table", { class: "sources" });
-  draws.push(() => {
-    const here = FACES.filter((face) => maps[face.name]);
-    const rows = data.tokens.map((token, source) => ({ token, source, shares: here.map((face) => maps[face.name].share(view.layer, view.head, view.target, source)) }));
-    rows.sort((a, b) => Math.max(...b.shares.map((x) => x || 0)) - Math.max(...a.shares.map((x) => x || 0)));
-    const head = make("tr", {}, make("th", { scope: "col" }, "source"), ...here.map((face) => make("th", { scope: "col" }, face.title.toLowerCase())));
-    table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...rows.slice(0, 8).map(({ token, source, shares }) => make("tr", {}, make("td", {}, make("bdi", {}, token.shown), ` ${source}`), ...shares.map((share, i) => {
-      const bar = make("span", { class: `bar ${here[i].name}`, "aria-hidden": "true" });
-      bar.style.width = `${Math.round(90 * (share || 0))}px`;
-      return make("td", {}, bar, percent(share));
-    })))));
-  });
-  return make("section", { "aria-label": "matrices" }, make("h2", {}, "The whole head"),
-    make("p", { class: "hint" }, "Rows are targets, columns are sources. The lines follow the token you point at, in both matrices and on the text."),
-    columns, make("h3", {}, "Largest sources of the chosen target"), table);
-}
-
-function matrix(data, map, face, view, update, draws) {
-  const [rows, columns] = [data.targets.length, data.tokens.length];
-  const cell = Math.max(1, Math.floor(480 / Math.max(rows, columns)));
-  const canvas = make("canvas", { width: columns * cell, height: rows * cell, tabindex: "0", role: "img" });
-  canvas.style.aspectRatio = `${columns} / ${rows}`;
+function matrix(page, face) {
+  const { data, view } = page, rows = data.targets.length, columns = data.tokens.length;
+  const canvas = make("canvas", { tabindex: "0", role: "application", "aria-roledescription": "matrix" });
+  const holder = make("div", { class: `matrix ${face.name}` }, make("h3", {}, swatch(face), `${face.title} `, make("span", { class: "kind" }, face.kind)), canvas);
   const picture = make("canvas", { width: columns, height: rows });
-  let drawn = "";
+  let painted = "", shape = null;
   const at = (event) => {
-    const box = canvas.getBoundingClientRect();
-    return { target: clamp(Math.floor((event.clientY - box.top) / box.height * rows), rows - 1), source: clamp(Math.floor((event.clientX - box.left) / box.width * columns), columns - 1) };
+    const box = canvas.getBoundingClientRect(), { left, top, cell, tall } = shape;
+    return { target: clamp(Math.floor((event.clientY - box.top - top) / tall), rows - 1), source: clamp(Math.floor((event.clientX - box.left - left) / cell), columns - 1) };
   };
-  canvas.addEventListener("mousemove", (event) => update(view.locked ? { source: at(event).source } : at(event), false));
-  canvas.addEventListener("click", (event) => update({ ...at(event), locked: true }));
+  canvas.addEventListener("mousemove", (event) => page.update(view.held ? { source: at(event).source } : at(event), false));
+  canvas.addEventListener("mouseleave", () => page.update({ source: null }, false));
+  canvas.addEventListener("click", (event) => {
+    const found = at(event);
+    page.update({ ...found, held: !(view.held && found.target === view.target) });
+  });
   canvas.addEventListener("keydown", (event) => {
-    const move = step[event.key];
+    const move = steps[event.key];
+    if (event.key === "Enter") page.update({ held: !view.held });
     if (!move) return;
     event.preventDefault();
-    update({ target: clamp(view.target + move[0], rows - 1), source: clamp((view.source ?? data.targets[view.target]) + move[1], columns - 1) });
+    page.update({ target: clamp(view.target + move[0], rows - 1), source: clamp((view.source ?? ownSource(page)) + move[1], columns - 1) });
   });
-  draws.push(() => {
-    const key = `${view.layer} ${view.head} ${css("--paper")}`;
-    if (key !== drawn) { paint(picture, map, view, rows, columns, face.name); drawn = key; }
-    const pen = canvas.getContext("2d");
-    pen.imageSmoothingEnabled = false;
-    pen.clearRect(0, 0, canvas.width, canvas.height);
-    pen.drawImage(picture, 0, 0, canvas.width, canvas.height);
-    pen.strokeStyle = css("--ink");
-    pen.lineWidth = Math.max(1, cell / 16);
-    pen.strokeRect(0.5, view.target * cell + 0.5, canvas.width - 1, cell - 1 || 1);
-    if (view.source !== null) pen.strokeRect(view.source * cell + 0.5, 0.5, cell - 1 || 1, canvas.height - 1);
-    const source = view.source ?? data.targets[view.target];
-    canvas.setAttribute("aria-label", `${face.title}, targets by sources; ${data.tokens[data.targets[view.target]].shown} from ${data.tokens[source].shown}: ${percent(map.share(view.layer, view.head, view.target, source))}`);
+  page.draw(() => {
+    shape = geometry(page, holder.clientWidth || 400);
+    const key = [view.layer, view.head, view.stretched, style(page, "--paper")].join(" ");
+    if (key !== painted) paint(page, face.name, picture, rows, columns);
+    painted = key;
+    compose(page, canvas, picture, shape);
+    const source = view.source ?? ownSource(page);
+    canvas.setAttribute("aria-label", `${face.title}, targets by sources; ${data.tokens[ownSource(page)].shown} from ${data.tokens[source].shown}: ${percent(share(page, face.name, source))}`);
   });
-  return make("div", { class: `matrix face ${face.name}` }, make("h3", {}, make("span", { class: "swatch", "aria-hidden": "true" }), face.title), canvas);
+  return holder;
 }
 
-function paint(picture, map, view, rows, columns, face) {
-  const image = new ImageData(columns, rows), back = rgb(css("--panel")), front = rgb(css(`--${face}`));
-  for (let target = 0; target < rows; target++) for (let source = 0; source < columns; source++) {
-    const share = map.share(view.layer, view.head, target, source), depth = Number.isNaN(share) ? 0 : Math.sqrt(share), i = 4 * (target * columns + source);
-    for (let c = 0; c < 3; c++) image.data[i + c] = Number.isNaN(share) ? 128 : back[c] + depth * (front[c] - back[c]);
-    image.data[i + 3] = 255;
+// Tokens are written along both axes where they can be read.
+function geometry({ data }, available) {
+  const columns = data.tokens.length, width = Math.min(available, 540);
+  const gutter = Math.min(92, Math.round(0.22 * width)), labelled = (width - gutter) / columns >= 11;
+  const left = labelled ? gutter : 0, cell = Math.min((width - left) / columns, 64);
+  const tall = data.targets.length * 4 < columns ? Math.max(cell, 16) : cell;
+  return { left, top: left, cell, tall, labelled, width: left + cell * columns, height: left + tall * data.targets.length };
+}
+
+function paint(page, face, picture, rows, columns) {
+  const { view } = page, colours = ramp(page, face), most = scaleOf(page, face), image = new ImageData(columns, rows);
+  for (let target = 0, i = 0; target < rows; target++) for (let source = 0; source < columns; source++, i += 4) {
+    const value = page.maps[face].at(view.layer, view.head, target, source);
+    image.data.set(Number.isNaN(value) ? [128, 128, 128, 255] : [...blend(colours, Math.sqrt(value / most)), 255], i);
   }
   picture.getContext("2d").putImageData(image, 0, 0);
 }
 
-// ---- ladder ----------------------------------------------------------------------------------------------------------
-
-function ladder(data, view, draws) {
-  const [name, values] = Object.entries(data.ladders)[0];
-  const holder = make("div"), text = make("p", { class: "readout" });
-  draws.push(() => {
-    const row = values[view.layer][Math.min(view.head, values[view.layer].length - 1)];
-    const points = row.map((value, index) => [index, value]).filter(([, value]) => value !== null).reverse();
-    const top = Math.max(...values.flat(2).filter((value) => value !== null), 1e-9);
-    const x = (i) => 62 + (points.length > 1 ? i / (points.length - 1) : 0.5) * 370, y = (value) => 150 - (value / top) * 130;
-    const svg = drawing("svg", { class: "ladder", viewBox: "0 0 460 190", role: "img", "aria-label": points.map(([index, value]) => `input of layer ${index + 1}: ${number(value)}`).join("; ") });
-    svg.append(drawing("line", { class: "axis", x1: 46, x2: 446, y1: 150, y2: 150 }), label(40, 154, "0", "end"), label(40, 24, number(top), "end"));
-    svg.append(drawing("polyline", { class: "line", points: points.map(([, value], i) => `${x(i)},${y(value)}`).join(" ") }));
-    points.forEach(([index, value], i) => svg.append(drawing("circle", { class: "dot", cx: x(i), cy: y(value), r: 4 }), label(x(i), y(value) - 9, number(value), "middle"), label(x(i), 168, index === 0 ? "embeddings" : `input of ${index + 1}`, i && i === points.length - 1 ? "end" : "middle")));
-    holder.replaceChildren(svg);
-    text.textContent = `${place(data, view.layer, view.head, data.heads.length)}: from its own input on the left down to the embeddings on the right.`;
-  });
-  return make("section", { "aria-label": "ladder" }, make("h2", {}, "Where the discrepancy arises"),
-    make("p", { class: "hint" }, `Mean ${name} between the head's attention and its attribution to the input of every layer below: each step down adds one layer of mixing.`), holder, text);
+function compose(page, canvas, picture, { left, top, cell, tall, labelled, width, height }) {
+  const { data, view } = page, ratio = window.devicePixelRatio || 1, pen = canvas.getContext("2d");
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.imageSmoothingEnabled = cell * ratio < 1;
+  pen.drawImage(picture, left, top, width - left, height - top);
+  if (labelled) axes(page, pen, { left, top, cell, tall });
+  pen.strokeStyle = style(page, "--line");
+  pen.strokeRect(left + 0.5, top + 0.5, width - left - 1, height - top - 1);
+  pen.strokeStyle = style(page, "--ink");
+  pen.lineWidth = cell > 8 ? 2 : 1;
+  pen.strokeRect(left + 1, top + view.target * tall, width - left - 2, tall);
+  if (view.source !== null) pen.strokeRect(left + view.source * cell, top + 1, cell, height - top - 2);
 }
 
-function label(x, y, text, anchor) {
-  const element = drawing("text", { x, y, "text-anchor": anchor });
+function axes(page, pen, { left, top, cell, tall }) {
+  const { data, view } = page, size = Math.min(13, Math.max(9, cell * 0.72)), source = view.source ?? ownSource(page);
+  const write = (text, strong, room) => {
+    pen.font = `${strong ? 700 : 400} ${size}px ${style(page, "--sans")}`;
+    pen.fillStyle = style(page, strong ? "--ink" : "--soft");
+    pen.fillText(fitted(pen, text, room), 0, 0);
+  };
+  pen.textAlign = "right";
+  pen.textBaseline = "middle";
+  data.targets.forEach((target, row) => {
+    pen.save();
+    pen.translate(left - 6, top + (row + 0.5) * tall);
+    write(data.tokens[target].shown, row === view.target, left - 8);
+    pen.restore();
+  });
+  pen.textAlign = "left";
+  data.tokens.forEach((token, column) => {
+    pen.save();
+    pen.translate(left + (column + 0.5) * cell, top - 6);
+    pen.rotate(-Math.PI / 2);
+    write(token.shown, column === source, top - 8);
+    pen.restore();
+  });
+}
+
+function fitted(pen, text, room) {
+  const letters = [...text];
+  while (letters.length > 1 && pen.measureText(letters.join("") + "…").width > room) letters.pop();
+  return letters.length === [...text].length || pen.measureText(text).width <= room ? text : letters.join("") + "…";
+}
+
+// ---- largest sources and the ladder ----------------------------------------------------------------------------------
+
+function details(page) {
+  const parts = [sources(page), ...(page.data.ladders.length ? [ladder(page)] : [])];
+  return make("div", { class: parts.length > 1 ? "columns sections" : "sections" }, ...parts);
+}
+
+function sources(page) {
+  const { data } = page, table = make("table", { class: "sources" }), heading = make("h2");
+  page.draw(() => {
+    const target = ownSource(page);
+    const rows = data.tokens.map((_, source) => ({ source, shares: data.faces.map((face) => share(page, face.name, source)) }));
+    const most = ({ shares }) => Math.max(...shares.map((value) => value || 0));
+    rows.sort((a, b) => most(b) - most(a) || a.source - b.source);
+    const shown = rows.slice(0, 8), rest = rows.slice(8), widest = most(rows[0]) || 1;
+    const cells = (shares) => shares.map((value, i) => make("td", {}, meter(data.faces[i].name, value / widest), percent(value)));
+    const lines = shown.map(({ source, shares }) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, data.tokens[source].shown), make("small", {}, ` ${source}`)), ...cells(shares)));
+    if (rest.length) {
+      const sums = data.faces.map((_, i) => rest.reduce((sum, { shares }) => sum + shares[i], 0));
+      lines.push(make("tr", { class: "rest" }, make("th", { scope: "row" }, `${rest.length} ${rest.length === 1 ? "other" : "others"}`), ...cells(sums)));
+    }
+    heading.replaceChildren("Largest sources of ", make("bdi", {}, `“${data.tokens[target].shown}”`));
+    table.replaceChildren(make("thead", {}, make("tr", {}, make("td"), ...data.faces.map((face) => make("th", { scope: "col" }, swatch(face), face.name)))), make("tbody", {}, ...lines));
+  });
+  return make("section", { "aria-label": "largest sources" }, heading, table);
+}
+
+function meter(face, fraction) {
+  const bar = make("span", { class: `bar ${face}`, "aria-hidden": "true" });
+  bar.style.width = `${Math.min(100, 100 * (fraction || 0))}%`;
+  return make("span", { class: "track" }, bar);
+}
+
+function ladder(page) {
+  const { data } = page, holder = make("div"), hint = make("p", { class: "hint" });
+  page.draw((view) => {
+    const measure = data.statistics[view.by]?.measure, found = data.ladders.find((each) => each.name === measure) ?? data.ladders[0];
+    hint.textContent = `${capital(found.label)}${found.unit ? ` (${found.unit})` : ""} between the attention of ${place(data, view.layer, view.head)} and its attribution to the input of each layer below, averaged over targets; thin lines are the layer's other heads.`;
+    holder.replaceChildren(ladderPicture(found, view));
+  });
+  return make("section", { "aria-label": "ladder" }, make("h2", {}, "Where the discrepancy arises"), hint, holder);
+}
+
+function ladderPicture({ grid, unit }, view) {
+  const heads = grid[view.layer], known = heads[view.head].map((_, index) => index).filter((index) => heads.some((row) => row[index] !== null)).reverse();
+  const values = grid.flat(2).filter((value) => value !== null), top = Math.max(...values, 0) || 1, bottom = Math.min(0, ...values);
+  const x = (i) => 50 + (known.length > 1 ? i / (known.length - 1) : 0.5) * 380, y = (value) => 172 - ((value - bottom) / (top - bottom)) * 142;
+  const points = (row) => known.map((index, i) => [x(i), row[index], index]).filter(([, value]) => value !== null);
+  const line = (row, name) => drawing("polyline", { class: name, points: points(row).map(([at, value]) => `${at.toFixed(1)},${y(value).toFixed(1)}`).join(" ") });
+  const mine = points(heads[view.head]), few = mine.length <= 7;
+  const svg = drawing("svg", { class: "ladder", viewBox: "0 0 470 220", role: "img", "aria-label": mine.map(([, value, index]) => `input of layer ${index + 1}: ${measured(value, unit)}`).join("; ") });
+  for (const value of [bottom, (top + bottom) / 2, top]) svg.append(drawing("line", { class: "axis", x1: 46, x2: 436, y1: y(value), y2: y(value) }), caption(40, y(value) + 4, fixed(value, 2), "end"));
+  heads.forEach((row, head) => { if (head !== view.head) svg.append(line(row, "other")); });
+  svg.append(line(heads[view.head], "line"));
+  mine.forEach(([at, value], i) => {
+    svg.append(drawing("circle", { class: "dot", cx: at, cy: y(value), r: 4 }));
+    if (few || i === 0 || i === mine.length - 1) svg.append(caption(at, y(value) - 10, fixed(value), "middle", "value"));
+  });
+  known.forEach((index, i) => svg.append(caption(x(i), 192, index === 0 ? "embeddings" : String(index + 1), index === 0 && known.length > 8 ? "end" : "middle")));
+  svg.append(caption(50, 212, "attribution to the input of layer … (left: the head's own input)", "start"));
+  return svg;
+}
+
+function caption(x, y, text, anchor, name = "") {
+  const element = drawing("text", { x, y, "text-anchor": anchor, class: name });
   element.textContent = text;
   return element;
 }
 
-if (typeof document !== "undefined" && document.getElementById("glocal-data")) {
-  mount(document.getElementById("glocal"), JSON.parse(document.getElementById("glocal-data").textContent));
+// ---- a page of its own -----------------------------------------------------------------------------------------------
+
+const embedded = typeof document === "undefined" ? null : document.getElementById("glocal-data");
+if (embedded) {
+  const root = document.getElementById("explorer");
+  mount(root, JSON.parse(embedded.textContent), { address: true }).catch((problem) => {
+    root.replaceChildren(make("p", { class: "notes", role: "alert" }, `This browser cannot draw the explorer (${problem.message}); the words above hold all the same.`));
+    root.dataset.ready = "failed";
+    throw problem;
+  });
 }
