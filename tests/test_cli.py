@@ -63,9 +63,7 @@ def test_deliberate_errors_are_texts_and_not_tracebacks(capsys):
     assert err.startswith("glocal: The text is empty.") and "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["analyze"], ["analyze", "a", "--of", "x"], ["analyze", "a", "--layers", "x"], ["analyze", "a", "--measures", "x"], []]
-)
+@pytest.mark.parametrize("arguments", ["analyze", "analyze a --of x", "analyze a --layers x", "analyze a --measures x", ""])
 def test_wrong_arguments_end_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments.split())

@@ -124,7 +124,8 @@ def weights_fingerprint(model: torch.nn.Module) -> str:
         flat = parameter.detach().reshape(-1)
         step = max(1, flat.numel() // 4096)
         sample = flat[::step].double().cpu().numpy().tobytes() if flat.numel() else b""
-        total = flat.sum(dtype=torch.float64).item() if flat.is_floating_point() else 0.0
+        # In pieces: a sum in float64 would otherwise copy a whole embedding table.
+        total = sum(part.sum(dtype=torch.float64).item() for part in flat.split(1 << 20)) if flat.is_floating_point() else 0.0
         digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)} {total!r}".encode())
         digest.update(sample)
     return digest.hexdigest()

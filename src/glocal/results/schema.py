@@ -84,7 +84,7 @@ def check(story: Any) -> None:
     check_version(story.attrs)
     _check_attributes(story.attrs)
     for name, variable in story.data_vars.items():
-        _check_variable(str(name), variable)
+        _check_variable(_checked_name(name), variable)
     _check_coordinates(story)
     _check_positions(story)
 
@@ -116,6 +116,18 @@ def _check_attributes(attributes: dict[Any, Any]) -> None:
         check_json(f"Attribute {name!r}", attributes[name])
 
 
+def _checked_name(name: Any) -> str:
+    if type(name) is not str or not name[:1].isalpha() or " " in name:
+        raise StoryError(
+            f"A variable cannot be called {name!r}.",
+            found=repr(name),
+            allowed="names that begin with a letter and have no blank",
+            do="rename it with story.rename",
+        )
+    check_text(f"The variable's name {name!r}", name)
+    return name
+
+
 def _check_variable(name: str, variable: xarray.DataArray) -> None:
     rule = VARIABLES[pattern(name)]
     missing = [key for key in rule.attributes if type(variable.attrs.get(key)) is not str]
@@ -137,7 +149,8 @@ def _check_variable(name: str, variable: xarray.DataArray) -> None:
 
 def _check_coordinates(story: xarray.Dataset) -> None:
     used = {str(dim) for variable in story.data_vars.values() for dim in variable.dims}
-    kinds = {dim: ((dim,), "int") for dim in DIMENSIONS if dim in used or dim in ALWAYS}
+    # Without the variables that use it (drop_vars), a dimension's numbers may stay.
+    kinds = {dim: ((dim,), "int") for dim in DIMENSIONS if dim in used or dim in ALWAYS or dim in story.coords}
     for position in POSITIONS:
         kinds |= {token_coordinate(position, field): ((position,), kind) for field, kind in FIELDS.items()}
     _same_names("coordinate", story.coords, kinds, "remove it with story.drop_vars")
@@ -165,10 +178,11 @@ def _check_positions(story: xarray.Dataset) -> None:
             )  # fmt: skip
     for field in FIELDS:
         target, source = token_coordinate(TARGET, field), token_coordinate(SOURCE, field)
-        if (story[target].values != story[source].values[story[TARGET].values]).any():
+        found, allowed = story[target].values.tolist(), story[source].values[story[TARGET].values].tolist()
+        if found != allowed:
             raise StoryError(
-                f"Coordinates {target!r} and {source!r} disagree.", found=f"{story[target].values.tolist()} among the targets",
-                allowed=f"{story[source].values[story[TARGET].values].tolist()}", do="both describe the same tokens: change both",
+                f"Coordinates {target!r} and {source!r} disagree.", found=found, allowed=allowed,
+                do="both describe the same tokens: change both",
             )  # fmt: skip
 
 
