@@ -115,7 +115,11 @@ def _table(parsed: argparse.Namespace) -> int:
     cards = registry.cards(parsed.folder)
     if parsed.json:
         plain = {name: {**vars(card), "extra": dict(card.extra)} for name, card in cards.items()}
-        print(json.dumps(plain, ensure_ascii=False))
+        endless = lambda value: None if value in (float("inf"), float("-inf")) else value  # noqa: E731
+        for card in plain.values():
+            if "range" in card["extra"]:
+                card["extra"]["range"] = [endless(value) for value in card["extra"]["range"]]
+        print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
         return 0
     from rich.console import Console
     from rich.table import Table

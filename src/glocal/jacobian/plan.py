@@ -23,6 +23,8 @@ TOKEN_TANGENTS = 4096
 OVERHEAD = 1.3
 # Share of the matrix rate that the engine reaches on a processor with fast matrix units (measured; see benchmarks).
 EFFICIENCY = 0.6
+# Scratch space of the matrix library and pages that the allocator keeps, whatever the chunk (measured).
+SCRATCH = 32 << 20
 _FEW = 16
 
 
@@ -128,9 +130,9 @@ def plan_straight(function: Function, x: Tensor, seeds: Seeds, energies: Sequenc
     primal_bytes, primal_flops = _metered(lambda: function(x))
     small = _cost(small_push, x.device)
     per_tangent = max(1.0, (small.bytes - primal_bytes) / few)
-    fit = int(((memory - results) / OVERHEAD - primal_bytes) // per_tangent)
+    fit = int(((memory - results - SCRATCH) / OVERHEAD - primal_bytes) // per_tangent)
     if fit < 1:
-        raise _too_small(memory, int((primal_bytes + per_tangent) * OVERHEAD) + results, seeds)
+        raise _too_small(memory, int((primal_bytes + per_tangent) * OVERHEAD) + SCRATCH + results, seeds)
     best = max(1, TOKEN_TANGENTS // seeds.sources)
     chunks = -(-seeds.total // min(fit, best))
     chunk = -(-seeds.total // chunks)
@@ -140,7 +142,7 @@ def plan_straight(function: Function, x: Tensor, seeds: Seeds, energies: Sequenc
         tangents=seeds.total,
         chunk=chunk,
         chunks=chunks,
-        bytes=int((primal_bytes + per_tangent * chunk) * OVERHEAD) + results,
+        bytes=int((primal_bytes + per_tangent * chunk) * OVERHEAD) + SCRATCH + results,
         seconds=flops / (matrix_rate(x.dtype, x.device) * EFFICIENCY) + small.seconds * chunks,
         flops=flops,
         reason="all tangents at once" if chunks == 1 else "as the memory budget allows" if fit < best else "the size that runs fastest",
