@@ -27,7 +27,7 @@ def plan(memory, results=0):
 
 
 def test_every_tangent_is_pushed_once():
-    for memory in (1 << 18, 1 << 20, 1 << 30):
+    for memory in (33 << 20, 34 << 20, 1 << 30):
         made = plan(memory)
         assert made.tangents == SOURCES * WIDTH
         assert (made.chunks - 1) * made.chunk < made.tangents <= made.chunks * made.chunk

@@ -133,13 +133,17 @@ def _summary(story: xarray.Dataset) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON types with null for what is not finite; float32 as its shortest decimals, which read back as the same number."""
+    """JSON types with null for what is not finite."""
     if isinstance(value, numpy.ndarray):
-        return [_finite(each) for each in value]
+        return _numbers(value) if value.ndim == 1 else [_finite(each) for each in value]
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_finite(inner) for inner in value]
-    if isinstance(value, numpy.floating):
-        return float(str(value)) if numpy.isfinite(value) else None
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(row: numpy.ndarray) -> list[float | None]:
+    """float32 with nine digits, which read back as the same number; float64 as it is."""
+    numbers = [float(f"{each:.9g}") for each in row.tolist()] if row.dtype == numpy.float32 else row.tolist()
+    return numbers if numpy.isfinite(row).all() else [each if math.isfinite(each) else None for each in numbers]

@@ -347,14 +347,17 @@ function flow(page) {
   const tokens = data.tokens.map((token, source) => make("button", {
     class: kindOf(data, source), type: "button", "data-source": source, tabindex: "-1",
     onclick: () => hold(source), onmouseenter: () => look(source), onfocus: () => look(source), onkeydown: (event) => keys(event, source),
-  }, ...data.faces.flatMap((face, i) => (i ? [lane(face, token), percentage(face)] : [percentage(face), lane(face, token)]))));
+  }));
+  const lanes = data.faces.map((face) => ({ face, texts: data.tokens.map((token) => make("bdi", { class: face.name }, token.shown)), shares: data.tokens.map(() => make("small")) }));
+  // Numbers are outside: above the upper line and below the lower one.
+  tokens.forEach((token, source) => lanes.forEach(({ texts, shares }, i) => token.append(...(i ? [texts[source], shares[source]] : [shares[source], texts[source]]))));
   box.append(...tokens);
-  page.draw(() => tokens.forEach((token, source) => shade(page, token, source)));
+  page.draw(() => {
+    const said = lanes.map((each) => shade(page, each));
+    tokens.forEach((token, source) => state(page, token, source, said.map((each) => each[source])));
+  });
   return box;
 }
-
-const lane = (face, token) => make("bdi", { class: face.name }, token.shown);
-const percentage = (face) => make("small", { class: face.name });
 
 function kindOf(data, source) {
   const { category, word } = data.tokens[source];
@@ -362,16 +365,20 @@ function kindOf(data, source) {
   return ["token", joined(source - 1) && "piece", joined(source + 1) && "open", !["word", "punctuation"].includes(category) && "special"].filter(Boolean).join(" ");
 }
 
-function shade(page, token, source) {
-  const { data, view } = page, isTarget = source === ownSource(page), said = [];
-  for (const { name } of data.faces) {
-    const value = share(page, name, source), text = token.querySelector(`bdi.${name}`);
-    const colour = blend(ramp(page, name), Math.sqrt((value || 0) / scaleOf(page, name)));
+// Colours one line and returns what its shares are called.
+function shade(page, { face: { name }, texts, shares }) {
+  const colours = ramp(page, name), most = scaleOf(page, name);
+  return texts.map((text, source) => {
+    const value = share(page, name, source), colour = blend(colours, Math.sqrt((value || 0) / most));
     text.style.background = css(colour);
     text.style.color = inkOn(colour);
-    token.querySelector(`small.${name}`).textContent = Number.isNaN(value) ? "?" : value >= 0.005 ? (100 * value).toFixed(0) : "\u00a0";
-    said.push(`${name} ${percent(value)}`);
-  }
+    shares[source].textContent = Number.isNaN(value) ? "?" : value >= 0.005 ? (100 * value).toFixed(0) : "\u00a0";
+    return `${name} ${percent(value)}`;
+  });
+}
+
+function state(page, token, source, said) {
+  const { data, view } = page, isTarget = source === ownSource(page);
   token.classList.toggle("target", isTarget);
   token.classList.toggle("source", source === view.source);
   token.tabIndex = isTarget ? 0 : -1;
