@@ -145,5 +145,5 @@ def _finite(value: Any) -> Any:
 
 def _numbers(row: numpy.ndarray) -> list[float | None]:
     """float32 with nine digits, which read back as the same number; float64 as it is."""
-    numbers = [float(f"{each:.9g}") for each in row.tolist()] if row.dtype == numpy.float32 else row.tolist()
+    numbers: list[Any] = [float(f"{each:.9g}") for each in row.tolist()] if row.dtype == numpy.float32 else row.tolist()
     return numbers if numpy.isfinite(row).all() else [each if math.isfinite(each) else None for each in numbers]
