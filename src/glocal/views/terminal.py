@@ -143,7 +143,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(row: numpy.ndarray) -> list[float | None]:
+def _numbers(row: numpy.ndarray) -> list[Any]:
     """float32 with nine digits, which read back as the same number; float64 as it is."""
     numbers: list[Any] = [float(f"{each:.9g}") for each in row.tolist()] if row.dtype == numpy.float32 else row.tolist()
     return numbers if numpy.isfinite(row).all() else [each if math.isfinite(each) else None for each in numbers]
