@@ -49,7 +49,7 @@ def analyze(
     truncation: bool = False,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
-) -> xarray.Dataset | list[xarray.Dataset]:
+) -> Any:
     """Tell what every head reads (attention) and what its output depends on (attribution), for one text.
 
     `text`: a text, a (text, text) pair, ids, or an encoding; a list of these gives a list of Stories, each as if run alone.
