@@ -155,7 +155,7 @@ def test_a_failure_leaves_everything_as_it_was(tmp_path, monkeypatch, failure, s
 
     monkeypatch.setattr(store, step, fail)
     expected = (StoryError, r"cannot be written\.\n  asked: .*a.zarr\n  found: no space left\n  do: check free space")
-    kind, message = expected if isinstance(failure, OSError) else (KeyboardInterrupt, "")
+    kind, message = expected if isinstance(failure, OSError) else (KeyboardInterrupt, None)
     with pytest.raises(kind, match=message):
         save(make_story(seed=1), path, overwrite=True)
     assert listing(tmp_path) == before

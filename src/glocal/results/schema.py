@@ -166,7 +166,8 @@ def _check_coordinates(story: xarray.Dataset) -> None:
 
 def _check_positions(story: xarray.Dataset) -> None:
     size = story.sizes[SOURCE]
-    for name in (name for name in DIMENSIONS if name in story.coords):
+    # Sources first: a selection along them makes the targets wrong too.
+    for name in (name for name in (SOURCE, *(dim for dim in DIMENSIONS if dim != SOURCE)) if name in story.coords):
         numbers, first = story[name].values, DIMENSIONS[name]
         whole = name != SOURCE or numpy.array_equal(numbers, numpy.arange(size))
         inside = len(numbers) > 0 and numbers[0] >= first and (name != TARGET or numbers[-1] < size)

@@ -107,7 +107,9 @@ def _variable(path: Path, name: str) -> xarray.Variable:
 
 def _key(name: Hashable) -> str:
     """The folder of a variable: its name without characters that mean something in paths, as those of `<lambda>` do."""
-    return quote(str(name), safe="")
+    key = quote(str(name), safe="")
+    # A variable may have the name of the folder's own metadata file.
+    return key.replace(".", "%2E") if key == METADATA else key
 
 
 def _digest(variable: xarray.Variable) -> str:
