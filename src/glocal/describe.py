@@ -8,7 +8,7 @@ import torch
 import xarray
 
 from glocal import registry
-from glocal.dims import HEAD, LAYER, SOURCE, TARGET, token_coordinate
+from glocal.dims import HEAD, LAYER, MAP, OFFSET, PATTERN, SOURCE, TARGET, token_coordinate
 from glocal.errors import StoryError
 from glocal.measures._rows import normalise_rows
 from glocal.patterns.category_mass import PATTERNS
@@ -41,7 +41,7 @@ def describe(story: xarray.Dataset, *, patterns: Sequence[str | Callable] | None
         name = registry.name_of(pattern)
         if with_heads:
             parts = [_described(story, face, pattern) for face in with_heads]
-            variables[name] = xarray.concat(parts, xarray.Variable("map", with_heads), coords="minimal", compat="override")
+            variables[name] = xarray.concat(parts, xarray.Variable(MAP, with_heads), coords="minimal", compat="override")
         if "attribution" in present and "attribution" not in with_heads:
             variables[f"hidden_{name}"] = _described(story, "attribution", pattern).isel({HEAD: 0}, drop=True)
     return xarray.Dataset(variables)
@@ -67,8 +67,8 @@ def _described(story: xarray.Dataset, face: str, pattern: str | Callable) -> xar
 
 def _labels(dimension: str, sources: int, targets: list[int]) -> dict[str, Any]:
     """Coordinates along the dimension that a pattern adds to layer and head; a new one has none."""
-    if dimension == "pattern":
+    if dimension == PATTERN:
         return {dimension: list(PATTERNS)}
-    if dimension == "offset":
+    if dimension == OFFSET:
         return {dimension: numpy.arange(1 - sources, sources), "targets": (dimension, pairs(sources, targets))}
     return {}

@@ -5,6 +5,10 @@ HEAD = "head"
 TARGET = "target"
 SOURCE = "source"
 SOURCE_LAYER = "source_layer"
+# Of `describe`: which of the two maps, which pattern, which relative position.
+MAP = "map"
+PATTERN = "pattern"
+OFFSET = "offset"
 
 POSITIONS = (TARGET, SOURCE)
 

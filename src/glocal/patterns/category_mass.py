@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from glocal.dims import PATTERN
 from glocal.patterns._rows import mean_over_targets, positions
 from glocal.registry import registered
 
@@ -16,7 +17,7 @@ PATTERNS = ("self", "previous", "next", "first_special", "separator", "punctuati
     summary="mean share on itself, previous, next, first special token, separators, punctuation, other",
     source="Clark et al. 2019 (selectors of the published notebook); punctuation by Unicode category instead of '.' and ','",
     limits="patterns overlap (a separator can be the next token), so masses need not sum to one; exclusive=True makes them",
-    extra=(("unit", "share"), ("dimension", "pattern")),
+    extra=(("unit", "share"), ("dimension", PATTERN)),
 )
 def category_mass(
     maps: Float[Tensor, "layer head target source"],

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from glocal.dims import OFFSET
 from glocal.patterns._rows import positions
 from glocal.registry import registered
 
@@ -14,7 +15,7 @@ from glocal.registry import registered
     summary="mean share by relative position, from n - 1 tokens before to n - 1 after",
     source="Brunner et al. 2020 (1908.04211) look at neighbours this way; definition of glocal",
     limits="far positions exist for few targets; `pairs` says for how many",
-    extra=(("unit", "share"), ("dimension", "offset")),
+    extra=(("unit", "share"), ("dimension", OFFSET)),
 )
 def position_profile(
     maps: Float[Tensor, "layer head target source"], category: Sequence[str], *, targets: Sequence[int] | None = None
