@@ -71,11 +71,16 @@ class Peak:
         return self.top - self.base
 
 
-def glocal_norms(function, x: Tensor, _rows: Tensor) -> list[Tensor]:
-    """The product: planned chunks of forward mode."""
+def planned(function, x: Tensor):
+    """The plan of the product, and what it is for."""
     energies = [make_energy("frobenius", targets=torch.arange(len(x)), heads=None)] * 6
     seeds = make_seeds(x, probes=None, seed=0, times_input=False)
-    plan = plan_straight(function, x, seeds, energies, memory=4 << 30, results=0)
+    return plan_straight(function, x, seeds, energies, memory=4 << 30, results=0), seeds, energies
+
+
+def glocal_norms(function, x: Tensor, _rows: Tensor) -> list[Tensor]:
+    """The product: planned chunks of forward mode."""
+    plan, seeds, energies = planned(function, x)
     return [value.sqrt() for value in straight(function, x, seeds, energies, chunk=plan.chunk).value]
 
 
@@ -147,10 +152,8 @@ def main(name: str, tokens: int, fraction: float) -> None:
     scale = 1 if name in ("glocal", "jacfwd") else components / len(rows)
     flops = 0.0
     if name == "glocal":
-        energies = [make_energy("frobenius", targets=torch.arange(tokens), heads=None)] * 6
         with instrumented(model):
-            plan = plan_straight(function, x, make_seeds(x, probes=None, seed=0, times_input=False), energies, memory=4 << 30, results=0)
-        flops = plan.flops
+            flops = planned(function, x)[0].flops
     print(json.dumps({"seconds": seconds * scale, "bytes": peak.bytes, "flops": flops, "gemm": gemm_rate(), "sampled": scale > 1}))
 
 

@@ -80,7 +80,9 @@ def analyze(
         "ladder": ladder,
         "truncation": truncation,
     }
-    one = partial(_one, network, tokenizer, request, chosen, compared, settings, progress, truncation, {"model": name})
+    network = body(network)
+    known = {"model": name, "weights_fingerprint": weights_fingerprint(network)}
+    one = partial(_one, network, tokenizer, request, chosen, compared, settings, progress, known)
     texts = several(text)
     return one(text) if texts is None else [one(each) for each in texts]
 
@@ -93,13 +95,11 @@ def _one(
     measures: Mapping[str, Callable],
     settings: dict[str, Any],
     progress: Choice,
-    truncation: bool,
-    model_facts: dict[str, Any],
+    known: dict[str, Any],
     text: Any,
 ) -> xarray.Dataset:
     begun = time.perf_counter()
-    network = body(network)
-    tokens = encode(text, network, tokenizer, truncation=truncation)
+    tokens = encode(text, network, tokenizer, truncation=settings["truncation"])
     with instrumented(network):
         seen = observe(network, tokens.inputs)
         request = request.resolved(seen)
@@ -109,7 +109,7 @@ def _one(
         variables |= discrepancies(variables, measures)
         if settings["ladder"]:
             variables |= ladder_discrepancies(work, measures)
-    facts = _facts(network, tokens, request, made, settings) | model_facts | {"causal": seen.causal}
+    facts = _facts(network, tokens, request, made, settings) | known | {"causal": seen.causal}
     facts["seconds"] = time.perf_counter() - begun
     return label(
         variables,
@@ -132,7 +132,6 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
         "text": tokens.text,
         "text_pair": tokens.pair,
         "family": network.config.model_type,
-        "weights_fingerprint": weights_fingerprint(network),
         "dtype": str(parameter.dtype).removeprefix("torch."),
         "device": str(parameter.device),
         "truncated": tokens.truncated,
@@ -144,8 +143,7 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
         "notes": list(tokens.notes),
     }
     for each in made:
-        facts |= {key: value for key, value in each.facts.items() if key != "notes"}
-        facts["notes"] += each.facts.get("notes", [])
+        facts |= each.facts
     if request.of == "hidden" and settings["measures"]:
         facts["notes"].append("Attribution of hidden states has no head dimension, so no discrepancy with attention was computed.")
     return facts

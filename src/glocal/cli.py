@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glocal import __version__, registry
+from glocal import __version__, choices, registry
 from glocal.errors import GlocalError, GlocalWarning
 
 # Exit codes: 0 done, 1 a deliberate error, 2 wrong arguments (argparse), 130 interrupted.
@@ -59,14 +59,14 @@ def _add_analyze(commands: Any) -> None:
     analyze.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
     analyze.add_argument("--methods", type=_names("methods"), default=("attention", "attribution"), metavar="A,B", help=_choices("methods"))
     analyze.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
-    analyze.add_argument("--of", choices=("head", "head_output", "hidden"), default="head", help="what is explained (default: head)")
-    analyze.add_argument("--origin", choices=("embedding_output", "word"), default="embedding_output", help="what it is attributed to")
+    analyze.add_argument("--of", choices=choices.OF, default="head", help="what is explained (default: head)")
+    analyze.add_argument("--origin", choices=choices.ORIGINS, default="embedding_output", help="what it is attributed to")
     analyze.add_argument("--source-layer", type=int, default=0, metavar="L", help="attribute to the input of layer L+1 (default: 0)")
-    analyze.add_argument("--freeze", type=_list, default=(), metavar="A,B", help="hold constant: attention, norm, activation")
+    analyze.add_argument("--freeze", type=_list, default=(), metavar="A,B", help=f"hold constant: {', '.join(choices.FREEZES)}")
     analyze.add_argument("--ladder", action="store_true", help="discrepancy with the attribution to every layer below")
-    analyze.add_argument("--norm", choices=("frobenius", "summed"), default="frobenius", help="norm of a Jacobian block")
+    analyze.add_argument("--norm", choices=choices.NORMS, default="frobenius", help="norm of a Jacobian block")
     analyze.add_argument("--times-input", action="store_true", help="scale the Jacobian by the input")
-    analyze.add_argument("--engine", choices=("auto", "straight"), default="auto", help="how it is computed (default: auto)")
+    analyze.add_argument("--engine", choices=choices.ENGINES, default="auto", help="how it is computed (default: auto)")
     analyze.add_argument("--probes", type=int, metavar="K", help="sketch with K directions per source instead of exact")
     for name in ("layers", "heads", "targets"):
         analyze.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
@@ -114,12 +114,10 @@ def _analyze(parsed: argparse.Namespace) -> int:
 def _table(parsed: argparse.Namespace) -> int:
     cards = registry.cards(parsed.folder)
     if parsed.json:
+        from glocal.views.terminal import finite
+
         plain = {name: {**vars(card), "extra": dict(card.extra)} for name, card in cards.items()}
-        endless = lambda value: None if value in (float("inf"), float("-inf")) else value  # noqa: E731
-        for card in plain.values():
-            if "range" in card["extra"]:
-                card["extra"]["range"] = [endless(value) for value in card["extra"]["range"]]
-        print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(finite(plain), ensure_ascii=False, allow_nan=False))
         return 0
     from rich.console import Console
     from rich.table import Table

@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from glocal.choices import ENGINES, FREEZES, NORMS, OF
 from glocal.errors import ChoiceError
-from glocal.jacobian.energy import NORMS
-from glocal.models.freeze import KINDS
 from glocal.models.observe import Pass, PreTrainedModel
-from glocal.models.outputs import OF, Origin, choose_origin
-
-ENGINES = ("auto", "straight")
+from glocal.models.outputs import Origin, check_origin
 
 Advance = Callable[[int], None]
 
@@ -41,11 +38,11 @@ class Request:
         one_of("norm", self.norm, NORMS)
         one_of("engine", self.engine, ENGINES)
         for kind in self.freeze:
-            one_of("freeze", kind, KINDS)
+            one_of("freeze", kind, FREEZES)
 
     def resolved(self, seen: Pass) -> "Request":
         """With layers, heads and targets in numbers; raises `ChoiceError` for those that the pass does not have."""
-        choose_origin(self.origin, self.source_layer, seen.layers)
+        check_origin(self.origin, self.source_layer, seen.layers)
         layers = chosen("layers", self.layers, self.source_layer + 1, seen.layers)
         heads = chosen("heads", self.heads, 1, seen.heads)
         last = len(seen.hidden[0]) - 1

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-NORMS = ("frobenius", "summed")
-
 
 def make_energy(
     norm: str,

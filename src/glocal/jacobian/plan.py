@@ -76,43 +76,27 @@ class _Meter(TorchDispatchMode):
         self.alive -= size
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """Of one small push: bytes at its peak, floating-point operations, seconds without the meters."""
-
-    bytes: int
-    flops: float
-    seconds: float
-
-
 def _metered(run: Callable[[], object]) -> tuple[int, float]:
+    """Bytes at the peak, and floating-point operations."""
     with torch.no_grad(), FlopCounterMode(display=False) as flops, _Meter() as meter:
         run()
     return meter.peak, float(flops.get_total_flops())
 
 
-def _cost(run: Callable[[], object], device: torch.device) -> _Cost:
-    used, flops = _metered(run)
+def _seconds(run: Callable[[], object], device: torch.device) -> float:
     start = time.perf_counter()
     with torch.no_grad():
         run()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return _Cost(used, flops, time.perf_counter() - start)
+    return time.perf_counter() - start
 
 
 @cache
 def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
     """Floating-point operations per second of a large matrix product, measured once per process."""
     a, b = (torch.ones(shape, dtype=dtype, device=device) for shape in ((2048, 512), (512, 2048)))
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        torch.matmul(a, b)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        best = min(best, time.perf_counter() - start)
-    return 2 * 2048 * 512 * 2048 / best
+    return 2 * 2048 * 512 * 2048 / min(_seconds(lambda: torch.matmul(a, b), device) for _ in range(3))
 
 
 def plan_straight(function: Function, x: Tensor, seeds: Seeds, energies: Sequence[Energy], *, memory: int, results: int) -> Plan:
@@ -128,22 +112,23 @@ def plan_straight(function: Function, x: Tensor, seeds: Seeds, energies: Sequenc
             energy(output).double()
 
     primal_bytes, primal_flops = _metered(lambda: function(x))
-    small = _cost(small_push, x.device)
-    per_tangent = max(1.0, (small.bytes - primal_bytes) / few)
+    small_bytes, small_flops = _metered(small_push)
+    per_tangent = max(1.0, (small_bytes - primal_bytes) / few)
+    needed = lambda chunk: int((primal_bytes + per_tangent * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
     fit = int(((memory - results - SCRATCH) / OVERHEAD - primal_bytes) // per_tangent)
     if fit < 1:
-        raise _too_small(memory, int((primal_bytes + per_tangent) * OVERHEAD) + SCRATCH + results, seeds)
+        raise _too_small(memory, needed(1), seeds)
     best = max(1, TOKEN_TANGENTS // seeds.sources)
     chunks = -(-seeds.total // min(fit, best))
     chunk = -(-seeds.total // chunks)
-    flops = (small.flops - primal_flops) / few * seeds.total + primal_flops * chunks
+    flops = (small_flops - primal_flops) / few * seeds.total + primal_flops * chunks
     return Plan(
         engine="straight",
         tangents=seeds.total,
         chunk=chunk,
         chunks=chunks,
-        bytes=int((primal_bytes + per_tangent * chunk) * OVERHEAD) + SCRATCH + results,
-        seconds=flops / (matrix_rate(x.dtype, x.device) * EFFICIENCY) + small.seconds * chunks,
+        bytes=needed(chunk),
+        seconds=flops / (matrix_rate(x.dtype, x.device) * EFFICIENCY) + _seconds(small_push, x.device) * chunks,
         flops=flops,
         reason="all tangents at once" if chunks == 1 else "as the memory budget allows" if fit < best else "the size that runs fastest",
     )

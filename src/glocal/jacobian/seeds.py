@@ -15,7 +15,7 @@ class Seeds:
     """`per_source` directions for each of `sources` tokens.
 
     Exact seeds are the unit vectors. A sketch has k orthonormal directions per source, drawn independently for every source and scaled
-    by sqrt(width / k), so that the sum of squares over directions estimates ||J||_F^2 without bias (METHODS: randomised norms).
+    by sqrt(width / k), so that the sum of squares over directions estimates ||J||_F^2 without bias.
     """
 
     sources: int

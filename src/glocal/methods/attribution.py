@@ -21,7 +21,7 @@ from glocal.request import Made, Work
 
 @registered(
     summary="gradient attribution of the head's output to the input tokens (global)",
-    source="Brunner et al. 2020 (1908.04211) for hidden tokens; Pascual et al. 2021 (2004.05916) for heads; METHODS 1.3",
+    source="Brunner et al. 2020 (1908.04211) for hidden tokens; Pascual et al. 2021 (2004.05916) for heads",
     needs="an eager attention with a forward derivative; n times width tangents, or n times k for a sketch",
     cost="as width (or k) forward passes over n tokens for every token",
     limits="sensitivity to small changes of the input, not the size of a token's effect; Frobenius norms add directions without sign",

@@ -17,9 +17,7 @@ from torch import Tensor, nn
 from transformers import activations
 
 from glocal.errors import FreezeError
-from glocal.models.instrument import current_layer
-
-KINDS = ("attention", "norm", "activation")
+from glocal.models.instrument import current_layer, is_leaf
 
 _TORCH_ACTIVATIONS = (
     nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.ELU, nn.LeakyReLU, nn.Mish, nn.ReLU6, nn.Hardswish, nn.Softplus
@@ -141,14 +139,14 @@ class _Freezer:
 
 def is_norm(module: nn.Module) -> bool:
     """Whether a module normalises, by the one convention all families share: its class name says so."""
-    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
+    return "norm" in type(module).__name__.lower() and is_leaf(module)
 
 
 @contextmanager
 def _hooks(model: nn.Module, kinds: Collection[str], on_norm: Any, on_activation: Any, on_reader: Any = None) -> Iterator[None]:
     with ExitStack() as undo:
         for module in model.modules():
-            if on_reader is not None and next(module.children(), None) is None:
+            if on_reader is not None and is_leaf(module):
                 undo.callback(module.register_forward_pre_hook(on_reader).remove)
             if "norm" in kinds and is_norm(module):
                 undo.callback(module.register_forward_hook(on_norm).remove)

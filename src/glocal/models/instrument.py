@@ -210,6 +210,11 @@ def _training_flags_restored(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def is_leaf(module: nn.Module) -> bool:
+    """Whether a module has no children, so that it computes something itself."""
+    return next(module.children(), None) is None
+
+
 def layers_expected(config: Any) -> int | None:
     """The number of layers that the configuration announces, if it does."""
     for field in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from glocal.errors import ModelError, UnseenLayersError
-from glocal.models.instrument import Watcher, layers_expected, watching
+from glocal.models.instrument import Watcher, is_leaf, layers_expected, watching
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,6 @@ def observe(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Pass:
         hidden=(*(recorder.hidden[i][0] for i in range(count)), recorder.last[count - 1][0]),
         projection=tuple(_slices(recorder.projections.get(i), recorder.seen[i][2]) for i in range(count)),
     )
-
-
-def is_leaf(module: nn.Module) -> bool:
-    """Whether a module has no children, so that it computes something itself."""
-    return next(module.children(), None) is None
 
 
 def _require_all_layers(model: PreTrainedModel, recorder: _Recorder) -> None:

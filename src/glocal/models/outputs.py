@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from glocal.choices import ORIGINS
 from glocal.errors import ChoiceError, FreezeError
 from glocal.models.freeze import with_tangent_of
 from glocal.models.instrument import Watcher, watching
 from glocal.models.observe import Pass, call_arguments
-
-ORIGINS = ("embedding_output", "word")
-OF = ("head", "head_output", "hidden")
 
 
 class _Enough(BaseException):
@@ -33,8 +31,8 @@ class Origin:
         return seen.embedding if self.word else seen.hidden[self.source_layer]
 
 
-def choose_origin(origin: str, source_layer: int, layers: int) -> Origin:
-    """Check the two arguments; raises `ChoiceError`."""
+def check_origin(origin: str, source_layer: int, layers: int) -> None:
+    """Raise `ChoiceError` unless the two arguments of `analyze` fit a model of so many layers."""
     if origin not in ORIGINS:
         raise ChoiceError(f"There is no origin {origin!r}.", asked=origin, allowed=", ".join(ORIGINS), do="choose one of these")
     if not 0 <= source_layer < layers:
@@ -51,7 +49,6 @@ def choose_origin(origin: str, source_layer: int, layers: int) -> Origin:
             allowed="origin='word' with source_layer=0",
             do="leave out one of the two",
         )
-    return Origin(origin == "word", source_layer)
 
 
 class _Collector(Watcher):

@@ -114,10 +114,10 @@ def as_json(story: xarray.Dataset) -> dict[str, Any]:
         "targets": story[TARGET].values.tolist(),
         "summary": _summary(story),
         "variables": {
-            str(name): {"dimensions": list(array.dims), **array.attrs, "values": _finite(array.values)}
+            str(name): {"dimensions": list(array.dims), **array.attrs, "values": finite(array.values)}
             for name, array in story.data_vars.items()
         },
-        "attributes": _finite(story.attrs),
+        "attributes": finite(story.attrs),
     }
 
 
@@ -127,19 +127,19 @@ def _summary(story: xarray.Dataset) -> dict[str, Any]:
     for name, array in numbers.maps(story).items():
         grids |= {f"own_share_{name}": numbers.own_share(array), f"special_share_{name}": numbers.special_share(array, story)}
     return {
-        "by_layer": {name: _finite(numbers.mean(grid)) for name, grid in grids.items()},
-        "by_head": {name: _finite(grid) for name, grid in grids.items()},
+        "by_layer": {name: finite(numbers.mean(grid)) for name, grid in grids.items()},
+        "by_head": {name: finite(grid) for name, grid in grids.items()},
     }
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON types with null for what is not finite."""
     if isinstance(value, numpy.ndarray):
-        return _numbers(value) if value.ndim == 1 else [_finite(each) for each in value]
+        return _numbers(value) if value.ndim == 1 else [finite(each) for each in value]
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
