@@ -9,6 +9,7 @@ from jacobians import blocks, encoding, frobenius, look
 from torch.func import jvp
 
 import glocal
+from glocal.choices import ENGINES
 from glocal.errors import UnseenLayersError
 from glocal.models.freeze import frozen
 from glocal.models.instrument import BACKEND, instrumented
@@ -80,12 +81,17 @@ def state(network):
     }
 
 
+every_engine = pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "auto"])
+
+
 @every_family
+@every_engine
 @pytest.mark.parametrize("options", [{}, {"word": True}, {"source_layer": 1}, {"of": "hidden"}], ids=str)
-def test_forward_mode_equals_reverse_mode(name, options):
+def test_every_engine_equals_reverse_mode(name, engine, options):
     word = options.get("word", False)
     asked = {"origin": "word"} if word else options
-    story = story_of(name, **asked, measures=())
+    story = story_of(name, **asked, measures=(), engine=engine)
+    assert (story.attrs["engine"], story.attrs["notes"]) == (engine, [])
     for layer, jacobian in enumerate(blocks(model(name), ids(), **options)):
         norm = torch.from_numpy(story.attribution_norm.values[layer])
         close(norm if norm.dim() == 3 else norm[None], frobenius(jacobian), FAMILIES[name].tolerance)

@@ -1,10 +1,10 @@
 """One text -> Story: the whole pipeline, top to bottom."""
 
 import platform
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 
 import xarray
@@ -18,7 +18,7 @@ from glocal.models.load import load, weights_fingerprint
 from glocal.models.observe import PreTrainedModel, body, observe
 from glocal.models.tokens import Tokens
 from glocal.progress import Choice, tracker
-from glocal.request import Made, Request, Work, bytes_of
+from glocal.request import Made, Request, Work, bytes_of, seconds_of
 from glocal.results.label import label
 
 Names = Sequence[str | Callable] | Mapping[str, Mapping[str, Any]]
@@ -39,7 +39,9 @@ def analyze(
     norm: str = "frobenius",
     times_input: bool = False,
     engine: str = "auto",
-    probes: int | None = None,
+    probes: int | str | None = None,
+    error: float = 0.02,
+    time: float | str | None = 60.0,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     targets: Sequence[int] | None = None,
@@ -60,7 +62,10 @@ def analyze(
     `ladder`: adds `ladder_<measure>`, the mean discrepancy with the attribution to every layer below.
     `norm`: "frobenius", or "summed" for comparison with code that differentiates the sum of the components.
     `times_input`: Jacobian columns scaled by the input's components.
-    `probes`: None is exact; k sketches with k orthonormal directions per source and gives standard errors.
+    `engine`: "auto" takes the fastest that fits; or "straight", "collapsed" (exact too), "reverse" (for few targets).
+    `probes`: None is exact; k sketches with k orthonormal directions per source and gives standard errors; "auto" adds directions until
+    the estimated `error` (mean total variation of a row) is met.
+    `time`: seconds that exact results may take with engine "auto"; beyond that a sketch of `error` is made, with a notice. None: no limit.
     `layers`, `heads` count from 1, `targets` are positions from 0; None is all.
     `memory`: budget beyond the model and what the process holds. `progress`: None, True, False or a function (done, total).
 
@@ -69,7 +74,7 @@ def analyze(
     """
     request = Request(
         of, origin, source_layer, tuple(freeze), norm, times_input, engine, probes,
-        _numbers(layers), _numbers(heads), _numbers(targets), seed, bytes_of(memory),
+        _numbers(layers), _numbers(heads), _numbers(targets), seed, bytes_of(memory), error, seconds_of(time),
     )  # fmt: skip
     chosen = {name: (registry.get("methods", name), options) for name, options in _options(methods)}
     compared = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options(measures)}
@@ -98,7 +103,7 @@ def _one(
     known: dict[str, Any],
     text: Any,
 ) -> xarray.Dataset:
-    begun = time.perf_counter()
+    begun = perf_counter()
     tokens = encode(text, network, tokenizer, truncation=settings["truncation"])
     with instrumented(network):
         seen = observe(network, tokens.inputs)
@@ -110,7 +115,7 @@ def _one(
         if settings["ladder"]:
             variables |= ladder_discrepancies(work, measures)
     facts = _facts(network, tokens, request, made, settings) | known | {"causal": seen.causal}
-    facts["seconds"] = time.perf_counter() - begun
+    facts["seconds"] = perf_counter() - begun
     return label(
         variables,
         tokens,
@@ -143,7 +148,7 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
         "notes": list(tokens.notes),
     }
     for each in made:
-        facts |= each.facts
+        facts |= each.facts | {"notes": facts["notes"] + each.facts.get("notes", [])}
     if request.of == "hidden" and settings["measures"]:
         facts["notes"].append("Attribution of hidden states has no head dimension, so no discrepancy with attention was computed.")
     return facts

@@ -26,17 +26,40 @@ class Request:
     norm: str = "frobenius"
     times_input: bool = False
     engine: str = "auto"
-    probes: int | None = None
+    probes: int | str | None = None
     layers: tuple[int, ...] | None = None
     heads: tuple[int, ...] | None = None
     targets: tuple[int, ...] | None = None
     seed: int = 0
     memory: int = 4 << 30
+    error: float = 0.02
+    time: float | None = 60.0
 
     def __post_init__(self) -> None:
         one_of("of", self.of, OF)
         one_of("norm", self.norm, NORMS)
         one_of("engine", self.engine, ENGINES)
+        if self.probes is not None and self.probes != "auto" and type(self.probes) is not int:
+            raise ChoiceError(
+                "The number of probes cannot be read.",
+                asked=f"probes={self.probes!r}",
+                allowed='None (exact), a number of directions per source, or "auto"',
+                do="choose one of these",
+            )
+        if self.probes == "auto" and self.engine == "reverse":
+            raise ChoiceError(
+                "The reverse engine does not choose its number of probes.",
+                asked="probes='auto', engine='reverse'",
+                allowed="probes=None (exact) or a number",
+                do="choose one of these, or another engine",
+            )
+        if isinstance(self.error, bool) or not isinstance(self.error, int | float) or not 0 < self.error < 1:
+            raise ChoiceError(
+                "The error is out of range.",
+                asked=f"error={self.error!r}",
+                allowed="a mean total variation of a row between 0 and 1, such as 0.02",
+                do="choose in this range, or probes=None for exact results",
+            )
         for kind in self.freeze:
             one_of("freeze", kind, FREEZES)
 
@@ -95,6 +118,21 @@ def chosen(argument: str, value: Sequence[int] | None, first: int, last: int) ->
             do="choose among these",
         )
     return tuple(sorted(set(value)))
+
+
+def seconds_of(time: str | float | None) -> float | None:
+    """Seconds, or a text such as "90s" or "5min" -> seconds; None is no limit; raises `ChoiceError`."""
+    if time is None or str(time).strip().lower() == "none":
+        return None
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(s|min|h)?\s*", str(time))
+    if isinstance(time, bool) or match is None:
+        raise ChoiceError(
+            "The time budget cannot be read.",
+            asked=f"time={time!r}",
+            allowed='seconds, "90s", "5min", "2h", or None for no limit',
+            do="pass one of these",
+        )
+    return float(match[1]) * {None: 1, "s": 1, "min": 60, "h": 3600}[match[2]]
 
 
 _UNITS = {

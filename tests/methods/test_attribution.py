@@ -8,10 +8,10 @@ from jacobians import blocks, frobenius
 
 import glocal
 from glocal.errors import ChoiceError, FreezeError, ModelError
-from glocal.jacobian.energy import make_energy
 from glocal.jacobian.seeds import make_seeds
+from glocal.jacobian.shares import share_errors, shares
+from glocal.jacobian.squares import Accumulator
 from glocal.jacobian.straight import straight
-from glocal.methods.attribution import share_errors, shares
 from glocal.models.instrument import instrumented
 from glocal.models.observe import observe
 from glocal.models.outputs import Origin, outputs_function
@@ -47,8 +47,10 @@ def test_without_queries_padding_weighs_nothing(without_queries):
         seen = observe(without_queries, inputs)
         function = outputs_function(without_queries, seen, origin=Origin(), of="head", layers=[1])
         x = Origin().point(seen)
-        energy = make_energy("frobenius", targets=torch.arange(4), heads=None)
-        norm = straight(function, x, make_seeds(x, probes=None, seed=0, times_input=False), [energy], chunk=50).value[0].sqrt()
+        seeds = make_seeds(x, probes=None, seed=0, times_input=False)
+        total = Accumulator([None], len(x), x.shape[1])
+        total.run(straight(function, x, seeds), seeds, 50)
+        norm = total.squares(None, range(4), exact=True).value[0].sqrt()
     expected = (value_norms(without_queries) / 4)[:, None, None].expand(4, 4, 4)
     torch.testing.assert_close(norm[..., :4], expected, rtol=1e-12, atol=0)
     assert bool((norm[..., 4:] == 0).all())
@@ -163,7 +165,7 @@ def test_sources_that_cannot_matter_have_no_error():
         ({"norm": "spectral"}, "frobenius, summed"),
         ({"origin": "tokens"}, "embedding_output, word"),
         ({"freeze": ("norms",)}, "attention, norm, activation"),
-        ({"engine": "fast"}, "auto, straight"),
+        ({"engine": "fast"}, "auto, straight, collapsed, reverse"),
         ({"source_layer": 3}, "0 .the embeddings. to 2"),
         ({"source_layer": -1}, "no source layer -1"),
         ({"origin": "word", "source_layer": 1}, "no choice of origin"),

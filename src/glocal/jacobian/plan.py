@@ -1,38 +1,37 @@
-"""Decide the chunk before anything runs, from what one small push really costs in bytes, operations and seconds."""
+"""Decide engine, directions and chunk before anything runs, from what one small push really costs on this machine."""
 
-import time
-import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from glocal.errors import MemoryBudgetError
-from glocal.jacobian.seeds import Seeds
-from glocal.jacobian.straight import Energy, Function, push
+from glocal.jacobian.maps import Layout
+from glocal.jacobian.meter import Cost
+from glocal.jacobian.rates import Rates
 
 # Tangents times tokens that fill the matrix units without leaving the caches (measured; see benchmarks).
 TOKEN_TANGENTS = 4096
 # Allocator rounding, scratch space of the matrix library: live tensors are not all that a process holds.
 OVERHEAD = 1.3
-# Share of the matrix rate that the engine reaches on a processor with fast matrix units (measured; see benchmarks).
-EFFICIENCY = 0.6
 # Scratch space of the matrix library and pages that the allocator keeps, whatever the chunk (measured).
 SCRATCH = 32 << 20
-_FEW = 16
+# Share of the rate of large products that products of this size reach (measured; see benchmarks).
+PRODUCTS = 0.85
+# Passes over memory for every byte made: two operands read, one result written.
+PASSES = 3
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a request will be computed; `bytes` and `seconds` are estimates, beyond the model and what the process holds already."""
+    """How a request will be computed; `bytes` and `seconds` are estimates, beyond the model and what the process holds already.
+
+    `probes` 0 is exact. `others` are the ways not taken, by engine, with their estimates.
+    """
 
     engine: str
+    probes: int
     tangents: int
     chunk: int
     chunks: int
@@ -40,105 +39,168 @@ class Plan:
     seconds: float
     flops: float
     reason: str
+    others: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For the Story's attributes."""
-        return asdict(self)
+        return asdict(self) | {"others": list(self.others)}
 
 
-class _Meter(TorchDispatchMode):
-    """Peak of the bytes that tensors made inside this context hold at once."""
+@dataclass(frozen=True)
+class Measured:
+    """One pass at the point, one small push of `few` tangents through the network's code, and how fast the machine is."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.alive = 0
-        self.peak = 0
-        self.known: set[int] = set()
+    primal: Cost
+    small: Cost
+    few: int
+    rates: Rates
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        # A view of a weight is nothing new: only storages that no argument had are counted.
-        had = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and leaf.untyped_storage()._cdata not in self.known | had:
-                self._note(leaf.untyped_storage())
-        return result
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one tangent."""
+        return max(1.0, (self.small.flops - self.primal.flops) / self.few)
 
-    def _note(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        self.known.add(key)
-        self.alive += size
-        self.peak = max(self.peak, self.alive)
-        weakref.finalize(storage, self._forget, key, size)
+    @property
+    def bytes(self) -> float:
+        """Peak bytes of one tangent."""
+        return max(1.0, (self.small.bytes - self.primal.bytes) / self.few)
 
-    def _forget(self, key: int, size: int) -> None:
-        self.known.discard(key)
-        self.alive -= size
+    @property
+    def seconds(self) -> float:
+        """Of one tangent in a full chunk."""
+        moved = max(0.0, self.small.made - self.primal.made) / self.few
+        return self.flops / (self.rates.products * PRODUCTS) + PASSES * moved / self.rates.memory
 
 
-def _metered(run: Callable[[], object]) -> tuple[int, float]:
-    """Bytes at the peak, and floating-point operations."""
-    with torch.no_grad(), FlopCounterMode(display=False) as flops, _Meter() as meter:
-        run()
-    return meter.peak, float(flops.get_total_flops())
-
-
-def _seconds(run: Callable[[], object], device: torch.device) -> float:
-    start = time.perf_counter()
-    with torch.no_grad():
-        run()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start
-
-
-@cache
-def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Floating-point operations per second of a large matrix product, measured once per process."""
-    a, b = (torch.ones(shape, dtype=dtype, device=device) for shape in ((2048, 512), (512, 2048)))
-    return 2 * 2048 * 512 * 2048 / min(_seconds(lambda: torch.matmul(a, b), device) for _ in range(3))
-
-
-def plan_straight(function: Function, x: Tensor, seeds: Seeds, energies: Sequence[Energy], *, memory: int, results: int) -> Plan:
-    """Meter one pass and one small push, extrapolate, and choose the chunk within `memory` bytes; `results` is what accumulating takes.
+def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: int, results: int) -> Plan:
+    """Straight forward mode of `per_source` directions for each source within `memory` bytes; `results` is what accumulating takes.
 
     Raises `MemoryBudgetError` naming what would be enough.
     """
-    few = min(_FEW, seeds.total)
-
-    def small_push() -> None:
-        _, tangents = seeds.tangents(0, few, x)
-        for output, energy in zip(push(function, x, tangents), energies, strict=True):
-            energy(output).double()
-
-    primal_bytes, primal_flops = _metered(lambda: function(x))
-    small_bytes, small_flops = _metered(small_push)
-    per_tangent = max(1.0, (small_bytes - primal_bytes) / few)
-    needed = lambda chunk: int((primal_bytes + per_tangent * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
-    fit = int(((memory - results - SCRATCH) / OVERHEAD - primal_bytes) // per_tangent)
+    total = sources * per_source
+    needed = lambda chunk: int((measured.primal.bytes + measured.bytes * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
+    fit = int(((memory - results - SCRATCH) / OVERHEAD - measured.primal.bytes) // measured.bytes)
     if fit < 1:
-        raise _too_small(memory, needed(1), seeds)
-    best = max(1, TOKEN_TANGENTS // seeds.sources)
-    chunks = -(-seeds.total // min(fit, best))
-    chunk = -(-seeds.total // chunks)
-    flops = (small_flops - primal_flops) / few * seeds.total + primal_flops * chunks
+        raise _too_small(memory, needed(1), sources)
+    chunk, chunks = _chunks(min(fit, max(1, TOKEN_TANGENTS // sources)), sources, per_source)
     return Plan(
         engine="straight",
-        tangents=seeds.total,
+        probes=0,
+        tangents=total,
         chunk=chunk,
         chunks=chunks,
         bytes=needed(chunk),
-        seconds=flops / (matrix_rate(x.dtype, x.device) * EFFICIENCY) + _seconds(small_push, x.device) * chunks,
-        flops=flops,
-        reason="all tangents at once" if chunks == 1 else "as the memory budget allows" if fit < best else "the size that runs fastest",
+        seconds=total * measured.seconds + chunks * measured.small.seconds,
+        flops=measured.flops * total + measured.primal.flops * chunks,
+        reason=_why(chunks, fit, sources),
     )
 
 
-def _too_small(memory: int, enough: int, seeds: Seeds) -> MemoryBudgetError:
+def plan_collapsed(
+    measured: Measured, layouts: Sequence[Layout], *, sources: int, per_source: int, memory: int, results: int, causal: bool
+) -> Plan:
+    """Token-wise maps of every layer, then all directions carried on by them.
+
+    Making the maps costs about what straight forward mode takes for as many tangents as the model is wide, all tokens together. A causal
+    model carries half. Raises `MemoryBudgetError` naming what would be enough.
+    """
+    width, item = layouts[0].width, layouts[0].item
+    kept = sum(layout.map_bytes for layout in layouts)
+    making = max(layout.making_bytes for layout in layouts)
+    fixed = measured.primal.bytes * 2 + kept + making
+    column = max(layout.column_bytes for layout in layouts)
+    needed = lambda chunk: int((fixed + max(column * chunk, measured.bytes)) * OVERHEAD) + SCRATCH + results  # noqa: E731
+    left = (memory - results - SCRATCH) / OVERHEAD - fixed
+    fit = min(int(left // column), sources * per_source) if left > measured.bytes else 0
+    if fit < 1:
+        raise _too_small(memory, needed(1), sources)
+    chunk, chunks = _chunks(min(fit, max(1, TOKEN_TANGENTS // sources)), sources, per_source)
+    share = 0.5 + 0.5 / sources if causal else 1.0
+    carried = sum(layout.carry_flops for layout in layouts) * share * sources * per_source
+    made = width * measured.flops
+    moved = PASSES * item * sum(layout.rows_made for layout in layouts) * share * sources * per_source
+    rate = measured.rates.products * PRODUCTS
+    return Plan(
+        engine="collapsed",
+        probes=0,
+        tangents=sources * per_source,
+        chunk=chunk,
+        chunks=chunks,
+        bytes=needed(chunk),
+        seconds=width * measured.seconds + carried / rate + moved / measured.rates.memory + chunks * len(layouts) * 4e-4 + measured.small.seconds,
+        flops=carried + made,
+        reason=_why(chunks, fit, sources),
+    )
+
+
+def making_chunk(measured: Measured, layouts: Sequence[Layout], *, sources: int, memory: int, results: int) -> int:
+    """How many directions may be pushed at once while the maps are made."""
+    fixed = measured.primal.bytes * 2 + sum(layout.map_bytes for layout in layouts) + max(layout.making_bytes for layout in layouts)
+    left = (memory - results - SCRATCH) / OVERHEAD - fixed
+    return max(1, min(TOKEN_TANGENTS // sources, int(left // measured.bytes)))
+
+
+def plan_reverse(measured: Measured, pulls: Sequence[int], *, layers: int, sources: int, memory: int, results: int) -> Plan:
+    """`pulls[l]` components of layer l + 1 pulled back through the layers below it; one pass is kept with everything it needs.
+
+    Raises `MemoryBudgetError` naming what would be enough.
+    """
+    total = sum(pulls)
+    kept = measured.primal.made * 2
+    each = measured.bytes * 2
+    needed = lambda chunk: int((kept + each * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
+    fit = int(((memory - results - SCRATCH) / OVERHEAD - kept) // each)
+    if fit < 1:
+        raise _too_small(memory, needed(1), sources)
+    chunk = min(fit, max(1, TOKEN_TANGENTS // sources), max(pulls))
+    chunks = sum(-(-pull // chunk) for pull in pulls)
+    depth = sum(pull * (layer + 1) / layers for layer, pull in enumerate(pulls))
+    return Plan(
+        engine="reverse",
+        probes=0,
+        tangents=total,
+        chunk=chunk,
+        chunks=chunks,
+        bytes=needed(chunk),
+        seconds=1.3 * depth * measured.seconds + chunks * measured.small.seconds,
+        flops=measured.flops * depth + measured.primal.flops,
+        reason=_why(chunks, fit, sources),
+    )
+
+
+def fastest(plans: Sequence[Plan]) -> Plan:
+    """The plan with the smallest estimate, with the others noted in it."""
+    best = min(plans, key=lambda plan: plan.seconds)
+    keys = ("engine", "seconds", "bytes", "flops")
+    return replace(best, others=tuple({key: getattr(plan, key) for key in keys} for plan in plans if plan is not best))
+
+
+def _chunks(size: int, sources: int, per_source: int) -> tuple[int, int]:
+    """Whole sources, or equal parts of one: the largest chunk, and how many."""
+    if size >= per_source:
+        together = min(size // per_source, sources)
+        chunks = -(-sources // together)
+        return -(-sources // chunks) * per_source, chunks
+    pieces = -(-per_source // size)
+    return -(-per_source // pieces), pieces * sources
+
+
+def _why(chunks: int, fit: int, sources: int) -> str:
+    if chunks == 1:
+        return "all directions at once"
+    return "as the memory budget allows" if fit < max(1, TOKEN_TANGENTS // sources) else "the size that runs fastest"
+
+
+def _too_small(memory: int, enough: int, sources: int) -> MemoryBudgetError:
     return MemoryBudgetError(
-        "Even one tangent at a time does not fit into the memory budget.",
+        "Even the smallest chunk does not fit into the memory budget.",
         asked=f"memory of {memory / 2**20:.0f} MiB",
-        found=f"{enough / 2**20:.0f} MiB needed beyond the model for {seeds.sources} tokens",
+        found=f"{enough / 2**20:.0f} MiB needed beyond the model for {sources} tokens",
         allowed=f"memory={enough / 2**20 * 1.1:.0f}MiB or more",
         do="raise memory, shorten the text, or ask for fewer layers",
     )
+
+
+def item_size(dtype: torch.dtype) -> int:
+    """Bytes of one number."""
+    return torch.empty(0, dtype=dtype).element_size()

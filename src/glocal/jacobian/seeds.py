@@ -1,10 +1,9 @@
 """What is pushed through the network: every basis direction of every source (exact), or a few random ones (sketch)."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from glocal.errors import ChoiceError
@@ -12,10 +11,10 @@ from glocal.errors import ChoiceError
 
 @dataclass(frozen=True)
 class Seeds:
-    """`per_source` directions for each of `sources` tokens.
+    """`per_source` directions for each of `sources` tokens, numbered source by source.
 
-    Exact seeds are the unit vectors. A sketch has k orthonormal directions per source, drawn independently for every source and scaled
-    by sqrt(width / k), so that the sum of squares over directions estimates ||J||_F^2 without bias.
+    Exact seeds are the unit vectors. A sketch has k orthonormal directions per source, drawn independently for every source: the sum of
+    squares over them, times width / k, estimates ||J||_F^2 without bias.
     """
 
     sources: int
@@ -34,26 +33,55 @@ class Seeds:
         """Whether nothing is estimated."""
         return self.directions is None
 
-    def tangents(self, start: int, stop: int, like: Tensor) -> tuple[Int[Tensor, " chunk"], Float[Tensor, "chunk source width"]]:
-        """Tangents number `start` to `stop`: the source of each, and the vectors, zero at every other token."""
+    def since(self, start: int) -> "Seeds":
+        """Without the first `start` directions of every source."""
+        if start == 0 or self.directions is None:
+            return self
+        return replace(self, per_source=self.per_source - start, directions=self.directions[:, start:])
+
+    def chunks(self, size: int) -> list[tuple[int, int]]:
+        """First and last number (exclusive) of chunks of at most `size` directions: whole sources, or equal parts of one."""
+        if size >= self.per_source:
+            together = size // self.per_source * self.per_source
+            return [(start, min(start + together, self.total)) for start in range(0, self.total, together)]
+        pieces = -(-self.per_source // size)
+        bounds = [piece * self.per_source // pieces for piece in range(pieces + 1)]
+        return [
+            (source * self.per_source + start, source * self.per_source + stop)
+            for source in range(self.sources)
+            for start, stop in zip(bounds, bounds[1:], strict=False)
+        ]
+
+    def segments(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """The same chunk source by source: (source, first column, last column exclusive)."""
+        first, last = start // self.per_source, (stop - 1) // self.per_source
+        cut = lambda number: min(max(number, start), stop) - start  # noqa: E731
+        return [(source, cut(source * self.per_source), cut((source + 1) * self.per_source)) for source in range(first, last + 1)]
+
+    def rows(self, start: int, stop: int, like: Tensor) -> Float[Tensor, "chunk width"]:
+        """The directions number `start` to `stop`, in the type of `like`."""
         number = torch.arange(start, stop, device=like.device)
         source, direction = number // self.per_source, number % self.per_source
-        rows = torch.zeros(len(number), self.width, dtype=like.dtype, device=like.device)
         if self.directions is None:
-            rows[torch.arange(len(number), device=like.device), direction] = 1
+            rows = torch.zeros(len(number), self.width, dtype=like.dtype, device=like.device)
+            rows.scatter_(1, direction[:, None], 1)
         else:
             rows = self.directions[source, direction].to(like.dtype)
-        if self.scale is not None:
-            rows = rows * self.scale[source]
+        return rows if self.scale is None else rows * self.scale[source].to(like.dtype)
+
+    def tangents(self, start: int, stop: int, like: Tensor) -> Float[Tensor, "chunk source width"]:
+        """The same directions, each at its own token and zero at every other one."""
+        number = torch.arange(start, stop, device=like.device)
         tangents = torch.zeros(len(number), self.sources, self.width, dtype=like.dtype, device=like.device)
-        tangents[torch.arange(len(number), device=like.device), source] = rows
-        return source, tangents
+        tangents[torch.arange(len(number), device=like.device), number // self.per_source] = self.rows(start, stop, like)
+        return tangents
 
 
 def make_seeds(x: Float[Tensor, "source width"], *, probes: int | None, seed: int, times_input: bool) -> Seeds:
     """Exact seeds (`probes=None`) or a sketch of `probes` directions per source at the point `x`.
 
-    The same `seed` gives the same directions on every device. Raises `ChoiceError` unless 2 <= probes <= width.
+    The same `seed` gives the same directions on every device, and more probes only add directions to those of fewer.
+    Raises `ChoiceError` unless 2 <= probes <= width.
     """
     sources, width = x.shape
     directions = None
@@ -66,7 +94,6 @@ def make_seeds(x: Float[Tensor, "source width"], *, probes: int | None, seed: in
                 do="choose 16 to 64 for a mean total variation of about 0.03 to 0.01 a row, or None for exact results",
             )
         generator = torch.Generator().manual_seed(seed)
-        gaussian = torch.randn(sources, width, probes, generator=generator, dtype=torch.float64)
-        orthonormal = torch.linalg.qr(gaussian)[0].transpose(1, 2)
-        directions = (orthonormal * math.sqrt(width / probes)).to(device=x.device, dtype=x.dtype).contiguous()
+        gaussian = torch.stack([torch.randn(sources, width, generator=generator, dtype=torch.float64) for _ in range(probes)], -1)
+        directions = torch.linalg.qr(gaussian)[0].transpose(1, 2).to(device=x.device, dtype=x.dtype).contiguous()
     return Seeds(sources, width, probes or width, directions, x if times_input else None)

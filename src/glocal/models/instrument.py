@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -21,6 +22,17 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from glocal.errors import UnseenLayersError
 
 BACKEND = "glocal"
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """What the family hands to its attention, and that attention itself, as a function of query, key and value."""
+
+    query: Tensor  # [1, H, n, d_qk]
+    key: Tensor  # [1, H_kv, n, d_qk]
+    value: Tensor  # [1, H_kv, n, d_v]
+    softcap: float | None
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor]  # -> head outputs [1, n, H, d_v]
 
 
 class Watcher:
@@ -37,6 +49,13 @@ class Watcher:
     def layer_output(self, index: int, hidden: Tensor) -> Tensor:
         """The hidden states [1, n, d] leaving it."""
         return hidden
+
+    def layer_call(self, index: int, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        """The layer call `index` as the model makes it, for running that layer alone later."""
+
+    def before_attention(self, index: int, call: AttentionCall) -> Tensor | None:
+        """Asked before the attention of layer call `index`; head outputs [1, n, H, d_v] take its place, and it is not computed."""
+        return None
 
     def attention(self, index: int, weights: Tensor, values: Tensor, output: Tensor) -> Tensor:
         """Attention weights [1, H, n, n], values [1, H_kv, n, d_v] and head outputs [1, n, H, d_v] of the layer call `index`."""
@@ -75,9 +94,15 @@ def _eager_of(module: nn.Module) -> Callable:
 
 def _watched_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *args: Any, **kwargs: Any
-) -> tuple[Tensor, Tensor]:
-    output, weights = _eager_of(module)(module, query, key, value, mask, *args, **kwargs)
+) -> tuple[Tensor, Tensor | None]:
+    eager = _eager_of(module)
     run = _run.get()
+    if run is not None and run.stack:
+        attend = lambda q, k, v: eager(module, q, k, v, mask, *args, **kwargs)[0]  # noqa: E731
+        given = run.watcher.before_attention(run.stack[-1], AttentionCall(query, key, value, kwargs.get("softcap"), attend))
+        if given is not None:
+            return given, None
+    output, weights = eager(module, query, key, value, mask, *args, **kwargs)
     if run is not None and run.stack:
         output = run.watcher.attention(run.stack[-1], weights, value, output)
     return output, weights
@@ -98,6 +123,7 @@ def _before_layer(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, 
         return None
     index, run.calls = run.calls, run.calls + 1
     run.stack.append(index)
+    run.watcher.layer_call(index, module, args, kwargs)
     if args:
         return (run.watcher.layer_input(index, args[0]), *args[1:]), kwargs
     return args, {**kwargs, "hidden_states": run.watcher.layer_input(index, kwargs["hidden_states"])}

@@ -1,0 +1,81 @@
+"""Sum squared lengths over directions: the squared norms of Jacobian blocks, and how well a sketch knows them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glocal.jacobian.features import features
+from glocal.jacobian.seeds import Seeds
+
+# (first, last) number of directions -> per layer: the first token whose tangents are not zero, and the tangents from there on,
+# heads [token, head, width, chunk] or layer outputs [token, width, chunk]
+Push = Callable[[int, int], Iterator[tuple[int, Tensor]]]
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squared norms of Jacobian blocks per layer, in float64; for a sketch their variances.
+
+    `share_variance` is given where sources are not independent of each other; else it follows from `variance`.
+    """
+
+    value: tuple[Float[Tensor, "head target source"], ...]
+    variance: tuple[Float[Tensor, "head target source"], ...] | None = None
+    share_variance: tuple[Float[Tensor, "head target source"], ...] | None = None
+
+
+class Accumulator:
+    """Sums over chunks of directions, in float64; at any time `squares` is the estimate so far.
+
+    For k orthonormal directions u of d and M = J^T J: the sum of u^T M u times d / k estimates tr M = ||J||_F^2, with variance
+    2 d (d - k) / k C, where C is the expectation of (u^T M v)^2 for two different directions (Haar measure). C is estimated from all pairs
+    that share a chunk: k (k - 1) / 2 numbers instead of the k whose sample variance one would take.
+    """
+
+    def __init__(self, maps: Sequence[Tensor | None], sources: int, width: int):
+        self.maps, self.sources, self.width = maps, sources, width
+        self.total: list[Tensor] = []
+        self.pairs: list[Tensor] = []
+        self.directions = 0
+        self.pair_count = 0.0
+
+    def run(self, push: Push, seeds: Seeds, size: int, advance: Callable[[int], None] = lambda done: None) -> None:
+        """Add all directions of `seeds`, `size` at a time."""
+        with torch.no_grad():
+            for start, stop in seeds.chunks(size):
+                segments = seeds.segments(start, stop)
+                for layer, (first, tangents) in enumerate(push(start, stop)):
+                    self._add(layer, first, tangents, segments, seeds)
+                self.pair_count += sum((b - a) * (b - a - 1) for _, a, b in segments) / seeds.sources
+                advance(stop - start)
+        self.directions += seeds.per_source
+
+    def _add(self, layer: int, first: int, tangents: Tensor, segments: Sequence[tuple[int, int, int]], seeds: Seeds) -> None:
+        made = features(tangents if tangents.dim() == 4 else tangents.unsqueeze(1), self.maps[layer])
+        tokens, heads, _, columns = made.shape
+        each = made.square().sum(2).double().view(tokens, heads, len(segments), columns // len(segments))
+        if layer == len(self.total):
+            self.total.append(each.new_zeros(tokens + first, heads, self.sources))
+            self.pairs.append(torch.zeros_like(self.total[-1]) if not seeds.exact else self.total[-1])
+        where = slice(segments[0][0], segments[-1][0] + 1)
+        self.total[layer][first:, :, where] += each.sum(-1)
+        if not seeds.exact:
+            by_source = made.unflatten(3, (len(segments), -1)).permute(0, 1, 3, 4, 2)
+            gram = (by_source @ by_source.transpose(-1, -2)).double()
+            self.pairs[layer][first:, :, where] += (gram.square().sum((-1, -2)) - each.square().sum(-1)).clamp(min=0)
+
+    def squares(self, heads: Sequence[int] | None, targets: Sequence[int], *, exact: bool) -> Squares:
+        """The norms of the chosen heads (from 0; None is all) and targets."""
+        k, d = self.directions, self.width
+        picked = [self._pick(total, heads, targets) * (d / k) for total in self.total]
+        if exact:
+            return Squares(tuple(picked))
+        factor = 2 * d * (d - k) / k / max(self.pair_count, 1)
+        return Squares(tuple(picked), tuple(self._pick(pairs, heads, targets) * factor for pairs in self.pairs))
+
+    def _pick(self, value: Tensor, heads: Sequence[int] | None, targets: Sequence[int]) -> Tensor:
+        chosen = value[list(targets)]
+        return (chosen if heads is None else chosen[:, list(heads)]).transpose(0, 1).contiguous()
