@@ -31,7 +31,7 @@ def test_the_real_model_tells_a_whole_story(story):
         np.testing.assert_allclose(story[name].sum("source"), 1, atol=2e-6)
         assert story[name].dtype == np.float32
     assert story.attrs["not_finite"] == [] and story.attrs["masked_rows"] == 0
-    assert story.attrs["engine"] == "straight" and story.attrs["seconds"] > 0
+    assert story.attrs["engine"] == "collapsed" and story.attrs["seconds"] > 0
     assert story.source_token.values[2] == "cat"
 
 

@@ -14,7 +14,7 @@ from glocal import registry
 from glocal.compare import discrepancies, ladder_discrepancies
 from glocal.models.encode import encode, several
 from glocal.models.instrument import instrumented
-from glocal.models.load import load, weights_fingerprint
+from glocal.models.load import in_precision, load, weights_fingerprint
 from glocal.models.observe import PreTrainedModel, body, observe
 from glocal.models.tokens import Tokens
 from glocal.progress import Choice, tracker
@@ -47,6 +47,7 @@ def analyze(
     targets: Sequence[int] | None = None,
     seed: int = 0,
     memory: str | int = "4GiB",
+    precision: str | None = None,
     progress: Choice = None,
     truncation: bool = False,
     trust_remote_code: bool = False,
@@ -67,6 +68,8 @@ def analyze(
     the estimated `error` (mean total variation of a row) is met.
     `time`: seconds that exact results may take with engine "auto"; beyond that a sketch of `error` is made, with a notice. None: no limit.
     `layers`, `heads` count from 1, `targets` are positions from 0; None is all.
+    `precision`: None as the model is; "float64" and "float32" on a copy if need be; "reduced_products" (bfloat16 or TF32 products of a
+    float32 model) and "bfloat16" (tangents carried in it) are faster, and note their difference along a few directions.
     `memory`: budget beyond the model and what the process holds. `progress`: None, True, False or a function (done, total).
 
     Returns the Story (see the schema in docs/story.md). The model is left exactly as found, also after an exception.
@@ -74,7 +77,7 @@ def analyze(
     """
     request = Request(
         of, origin, source_layer, tuple(freeze), norm, times_input, engine, probes,
-        _numbers(layers), _numbers(heads), _numbers(targets), seed, bytes_of(memory), error, seconds_of(time),
+        _numbers(layers), _numbers(heads), _numbers(targets), seed, bytes_of(memory), error, seconds_of(time), precision,
     )  # fmt: skip
     chosen = {name: (registry.get("methods", name), options) for name, options in _options(methods)}
     compared = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options(measures)}
@@ -87,6 +90,7 @@ def analyze(
     }
     network = body(network)
     known = {"model": name, "weights_fingerprint": weights_fingerprint(network)}
+    network = in_precision(network, precision)
     one = partial(_one, network, tokenizer, request, chosen, compared, settings, progress, known)
     texts = several(text)
     return one(text) if texts is None else [one(each) for each in texts]

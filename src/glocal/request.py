@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from glocal.choices import ENGINES, FREEZES, NORMS, OF
+from glocal.choices import ENGINES, FREEZES, NORMS, OF, PRECISIONS
 from glocal.errors import ChoiceError
 from glocal.models.observe import Pass, PreTrainedModel
 from glocal.models.outputs import Origin, check_origin
@@ -34,11 +34,21 @@ class Request:
     memory: int = 4 << 30
     error: float = 0.02
     time: float | None = 60.0
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         one_of("of", self.of, OF)
         one_of("norm", self.norm, NORMS)
         one_of("engine", self.engine, ENGINES)
+        if self.precision is not None:
+            one_of("precision", self.precision, PRECISIONS)
+        if self.precision == "bfloat16" and self.engine not in ("auto", "collapsed"):
+            raise ChoiceError(
+                "Only the collapsed engine carries bfloat16 next to a model in another type.",
+                asked=f"precision='bfloat16', engine={self.engine!r}",
+                allowed="engine='collapsed' or 'auto'",
+                do="choose one of these, or pass a model loaded in bfloat16",
+            )
         if self.probes is not None and self.probes != "auto" and type(self.probes) is not int:
             raise ChoiceError(
                 "The number of probes cannot be read.",

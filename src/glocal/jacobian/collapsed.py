@@ -31,6 +31,7 @@ class Carrier:
         `segments` says which of the directions `rows` enter at which token, as (token, start, stop), tokens ascending.
         Heads come as [token, head, value_width, chunk], layer outputs as [token, width, chunk].
         """
+        rows = rows.to(self.maps[0].rows.dtype)
         first = segments[0][0] if self.causal else 0
         tokens = len(self.maps[0].rows) - first
         entering = [self._enter(token, rows[start:stop].T) for token, start, stop in segments]

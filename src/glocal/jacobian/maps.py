@@ -9,7 +9,7 @@ with or without sinks, masks and position biases; soft-capped scores only change
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Float
@@ -47,7 +47,8 @@ class Layout:
     kv_heads: int
     head_width: int
     value_width: int
-    item: int  # bytes of one number
+    item: int  # bytes of one number while carried
+    made_item: int  # and while the maps are made
     output: bool  # whether the layer's output is wanted
     frozen: bool  # attention weights held constant
     first: bool  # tangents are zero but at one token
@@ -93,7 +94,7 @@ class Layout:
     def making_bytes(self) -> int:
         """Bytes alive beside the maps while this layer's are made."""
         inside = 2 * self.heads * self.head_width + 2 * self.kv_heads * (self.head_width + self.value_width)
-        return self.tokens * self.width * (inside + self.rows + self.width * self.output) * self.item
+        return self.tokens * self.width * (inside + self.rows + self.width * self.output) * self.made_item
 
     @property
     def column_bytes(self) -> int:
@@ -115,8 +116,8 @@ class Layout:
         return (0 if self.first else self.tokens * (entering + mixing)) + self.tokens * leaving
 
 
-def layout_of(layer: Layer, *, output: bool, frozen: bool, first: bool) -> Layout:
-    """The sizes of `layer`."""
+def layout_of(layer: Layer, *, output: bool, frozen: bool, first: bool, dtype: torch.dtype) -> Layout:
+    """The sizes of `layer`, carried in `dtype`."""
     return Layout(
         tokens=len(layer.hidden),
         width=layer.hidden.shape[1],
@@ -124,7 +125,8 @@ def layout_of(layer: Layer, *, output: bool, frozen: bool, first: bool) -> Layou
         kv_heads=layer.key.shape[0],
         head_width=layer.query.shape[2],
         value_width=layer.value.shape[2],
-        item=layer.hidden.element_size(),
+        item=layer.hidden.new_empty(0, dtype=dtype).element_size(),
+        made_item=layer.hidden.element_size(),
         output=output,
         frozen=frozen,
         first=first,
@@ -159,11 +161,10 @@ class Maps:
         """Number of (query) heads."""
         return self.weights.shape[0]
 
-    @property
-    def bytes(self) -> int:
-        """Bytes held."""
-        kept = (self.rows, self.query, self.mixture, self.through, self.merge)
-        return sum(each.numel() * each.element_size() for each in kept if each is not None)
+    def to(self, dtype: torch.dtype) -> "Maps":
+        """The same maps in another type."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Maps(**{name: value.to(dtype) if isinstance(value, Tensor) else value for name, value in values.items()})
 
     def mix(self, tangents: Float[Tensor, "token width column"], first: int) -> Float[Tensor, "token head value_width column"]:
         """Tangents of a layer's input at tokens from `first` on (all others are zero) -> tangents of its head outputs there."""

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
 from glocal.errors import MemoryBudgetError
 from glocal.jacobian.maps import Layout
 from glocal.jacobian.meter import Cost
@@ -97,7 +95,7 @@ def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: 
 
 
 def plan_collapsed(
-    measured: Measured, layouts: Sequence[Layout], *, sources: int, per_source: int, memory: int, results: int, causal: bool
+    measured: Measured, layouts: Sequence[Layout], *, sources: int, per_source: int, memory: int, results: int, causal: bool, carrying: Rates
 ) -> Plan:
     """Token-wise maps of every layer, then all directions carried on by them.
 
@@ -119,7 +117,7 @@ def plan_collapsed(
     carried = sum(layout.carry_flops for layout in layouts) * share * sources * per_source
     made = width * measured.flops
     moved = PASSES * item * sum(layout.rows_made for layout in layouts) * share * sources * per_source
-    rate = measured.rates.products * PRODUCTS
+    rate = carrying.products * PRODUCTS
     return Plan(
         engine="collapsed",
         probes=0,
@@ -127,7 +125,7 @@ def plan_collapsed(
         chunk=chunk,
         chunks=chunks,
         bytes=needed(chunk),
-        seconds=width * measured.seconds + carried / rate + moved / measured.rates.memory + chunks * len(layouts) * 4e-4 + measured.small.seconds,
+        seconds=width * measured.seconds + carried / rate + moved / carrying.memory + chunks * len(layouts) * 4e-4 + measured.small.seconds,
         flops=carried + made,
         reason=_why(chunks, fit, sources),
     )
@@ -199,8 +197,3 @@ def _too_small(memory: int, enough: int, sources: int) -> MemoryBudgetError:
         allowed=f"memory={enough / 2**20 * 1.1:.0f}MiB or more",
         do="raise memory, shorten the text, or ask for fewer layers",
     )
-
-
-def item_size(dtype: torch.dtype) -> int:
-    """Bytes of one number."""
-    return torch.empty(0, dtype=dtype).element_size()

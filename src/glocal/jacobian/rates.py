@@ -4,8 +4,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -44,6 +44,17 @@ def machine_rates(dtype: torch.dtype, device: torch.device) -> Rates:
         temporary.write_text(json.dumps(known | {key: asdict(rates)}, indent=1), encoding="utf-8")
         temporary.replace(path)
     return rates
+
+
+@contextmanager
+def products(reduced: bool, device: torch.device) -> Iterator[None]:
+    """Inside, float32 products use the fast units with fewer digits (bfloat16 on processors, TF32 on CUDA), or never do."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if not reduced else "high" if device.type == "cuda" else "medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def cache_folder() -> Path:

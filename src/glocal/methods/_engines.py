@@ -1,7 +1,7 @@
 """The ways to compute what a request asks for, at one point of one network: plan them, choose one, run it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from glocal.jacobian.features import feature_maps, features
 from glocal.jacobian.maps import Layer, Layout, Maps, NotCollapsible, layout_of, make_maps, tolerance
 from glocal.jacobian.meter import cost_of
 from glocal.jacobian.plan import Measured, Plan, fastest, making_chunk, plan_collapsed, plan_reverse, plan_straight
-from glocal.jacobian.rates import machine_rates
+from glocal.jacobian.rates import machine_rates, products
 from glocal.jacobian.reverse import Cotangents, make_cotangents, reverse
 from glocal.jacobian.seeds import Seeds, make_seeds
 from glocal.jacobian.shares import row_error
@@ -30,6 +30,16 @@ PILOT = 8
 _TYPICAL = 0.105
 # Random directions by which the collapsed engine is compared with straight forward mode in every run.
 CHECKS = 3
+# Largest relative difference that reduced products explain.
+REDUCED = 0.1
+
+
+@dataclass(frozen=True)
+class Check:
+    """Along a few random directions, against straight forward mode without reduced products: relative differences."""
+
+    largest: float  # of a component, to the largest component of its layer
+    norms: float  # mean, of the norm of one block's tangent
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class Outcome:
     squares: Squares
     plan: Plan
     notes: tuple[str, ...] = ()
-    check: float | None = None  # largest relative difference to straight forward mode along a few random directions
+    check: Check | None = None
 
 
 class Engines:
@@ -53,6 +63,8 @@ class Engines:
         self.hidden = request.of == "hidden"
         self.heads = None if self.hidden else [head - 1 for head in request.heads]
         self.x = request.start.point(work.seen)
+        self.reduced = request.precision in ("reduced_products", "bfloat16")
+        self.carried = torch.bfloat16 if request.precision == "bfloat16" else self.x.dtype
         self.function = outputs_function(
             work.model, work.seen, origin=request.start, of=request.of, layers=request.layers, freeze=request.freeze
         )
@@ -137,6 +149,7 @@ class Engines:
             memory=self.request.memory,
             results=self._results(probes),
             causal=self.work.seen.causal,
+            carrying=machine_rates(self.carried, self.x.device),
         )
 
     def _reverse(self, probes: int | None) -> Plan:
@@ -157,12 +170,14 @@ class Engines:
         if plan.engine == "reverse":
             return self._run_reverse(plan)
         notes: tuple[str, ...] = ()
-        check = None
         pushed: Callable[[Seeds], Push] = lambda seeds: straight(self.function, self.x, seeds)  # noqa: E731
+        check = self._check(self._straight_along) if self.reduced and plan.engine == "straight" else None
         if plan.engine == "collapsed":
             try:
                 carrier = self._carrier(plan)
-                check = self._check(carrier)
+                check = self._check(carrier.carry)
+                if not check.largest <= (REDUCED if self.reduced else tolerance(self.x.dtype)):
+                    raise NotCollapsible(f"a layer does more than work token by token around one attention (difference {check.largest:.1e})")
                 pushed = lambda seeds: carrier.push(seeds, self.x)  # noqa: E731
             except NotCollapsible as reason:
                 notes = (f"The collapsed engine fell back to straight forward mode: {reason}.",)
@@ -235,7 +250,13 @@ class Engines:
         """Sizes of these layers."""
         last = len(self._network) - 1
         return [
-            layout_of(layer, output=self.hidden or number < last, frozen="attention" in self.request.freeze, first=number == 0)
+            layout_of(
+                layer,
+                output=self.hidden or number < last,
+                frozen="attention" in self.request.freeze,
+                first=number == 0,
+                dtype=self.carried,
+            )
             for number, layer in enumerate(self._network)
         ]
 
@@ -249,32 +270,38 @@ class Engines:
             begin = None if enter is None else entrance_map(enter, self.x, chunk)
             with self.work.track(len(self.layouts), self.measured.seconds * self.x.shape[1], "attribution: maps of the layers") as advance:
                 for layer, layout in zip(self._network, self.layouts, strict=True):
-                    maps.append(make_maps(layer, layout, chunk=chunk))
+                    maps.append(make_maps(layer, layout, chunk=chunk).to(self.carried))
                     advance(1)
         wanted = [number + self.request.source_layer + 1 in self.layers for number in range(len(maps))]
+        begin = None if begin is None else begin.to(self.carried)
         return Carrier(maps, begin, self.work.seen.causal, self.hidden, wanted)
 
-    def _check(self, carrier: Carrier) -> float:
-        """Compare with straight forward mode along random directions; raises `NotCollapsible` where rounding does not explain the rest."""
+    def _straight_along(self, rows: Tensor, segments: list[tuple[int, int, int]]) -> Iterator[tuple[int, Tensor]]:
+        tangents = self.x.new_zeros(len(rows), *self.x.shape)
+        for token, start, stop in segments:
+            tangents[start:stop, token] = rows[start:stop]
+        for output in push(self.function, self.x, tangents):
+            yield 0, output.movedim(0, -1)
+
+    def _check(self, carry: Callable[[Tensor, list[tuple[int, int, int]]], Iterator[tuple[int, Tensor]]]) -> Check:
         sources, width = self.x.shape
         generator = torch.Generator().manual_seed(self.request.seed)
         tokens = sorted(torch.randperm(sources, generator=generator)[:CHECKS].tolist())
         rows = torch.randn(len(tokens), width, generator=generator, dtype=torch.float64).to(self.x)
-        tangents = self.x.new_zeros(len(tokens), sources, width)
-        tangents[range(len(tokens)), tokens] = rows
         segments = [(token, number, number + 1) for number, token in enumerate(tokens)]
-        worst = 0.0
+        largest, norms = [], []
         with torch.no_grad():
-            expected = push(self.function, self.x, tangents)
-            for reference, (first, carried) in zip(expected, carrier.carry(rows, segments), strict=True):
-                reference = reference.movedim(0, -1)
+            with products(False, self.x.device):
+                expected = list(self._straight_along(rows, segments))
+            for (_, reference), (first, carried) in zip(expected, carry(rows, segments), strict=True):
                 if not reference.isfinite().all():
                     continue  # counted and named later, whatever the engine
-                error = (reference[first:] - carried).abs().max() / reference.abs().max().clamp(min=torch.finfo(reference.dtype).tiny)
-                worst = max(worst, error.item()) if error == error else math.inf
-        if not worst <= tolerance(self.x.dtype):
-            raise NotCollapsible(f"a layer does more than work token by token around one attention (difference {worst:.1e})")
-        return worst
+                there, ours = reference[first:].float(), carried.float()
+                largest.append(((there - ours).abs().max() / there.abs().max().clamp(min=torch.finfo(torch.float32).tiny)).item())
+                relative = (there.norm(dim=-2) - ours.norm(dim=-2)).abs() / there.norm(dim=-2)
+                norms.append(relative[relative.isfinite()].mean().item())
+        finite = all(map(math.isfinite, largest))
+        return Check(max(largest, default=0.0) if finite else math.inf, sum(norms) / max(1, len(norms)))
 
     def _feature_maps(self, layer: int) -> Tensor | None:
         request, seen = self.request, self.work.seen

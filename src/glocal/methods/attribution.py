@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from glocal.jacobian.rates import products
 from glocal.jacobian.shares import errors, row_error, shares
 from glocal.methods._engines import Engines, Outcome
 from glocal.models.freeze import frozen
@@ -31,7 +32,8 @@ def attribution(work: Work) -> Made:
     request, seen = work.request, work.seen
     if "attention" in request.freeze:
         check_attention_is_linear_in_values(seen)
-    with frozen(work.model, request.freeze, lambda: observe(work.model, seen.inputs)):
+    reduced = request.precision in ("reduced_products", "bfloat16")
+    with products(reduced, seen.hidden[0].device), frozen(work.model, request.freeze, lambda: observe(work.model, seen.inputs)):
         engines = Engines(work)
         outcome = engines.run(engines.plan())
     return _made(outcome, hidden=request.of == "hidden", wide=engines.x.dtype == torch.float64)
@@ -50,6 +52,7 @@ def _made(outcome: Outcome, *, hidden: bool, wide: bool) -> Made:
         }
         facts["error_estimate"]["mean_total_variation_of_a_row"] = row_error(squares)
     if outcome.check is not None:
-        facts["error_estimate"]["largest_difference_to_straight"] = outcome.check
+        facts["error_estimate"]["largest_difference_to_straight"] = outcome.check.largest
+        facts["error_estimate"]["mean_difference_of_norms_to_straight"] = outcome.check.norms
     squeeze = lambda value: value.squeeze(1) if hidden else value  # noqa: E731
     return Made({name: squeeze(value).to(dtype) for name, value in variables.items()}, facts)

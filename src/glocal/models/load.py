@@ -1,5 +1,6 @@
 """A name, folder, hub id or object -> model and tokenizer."""
 
+import copy
 import hashlib
 import importlib.util
 from functools import lru_cache
@@ -97,6 +98,17 @@ def _load_error(place: str, error: Exception) -> ModelError:
         allowed=f"{', '.join(BUNDLED)}, a folder, a hub id, or objects",
         do=do,
     )
+
+
+def in_precision(model: PreTrainedModel, precision: str | None) -> PreTrainedModel:
+    """The model itself where its type is right already (or `precision` is None), else a copy in float64 or float32: memory for both.
+
+    Reduced products and bfloat16 tangents go with a float32 model.
+    """
+    dtype = {None: None, "float64": torch.float64}.get(precision, torch.float32)
+    if dtype is None or next(model.parameters()).dtype == dtype:
+        return model
+    return copy.deepcopy(model).to(dtype)
 
 
 def quiet() -> None:
