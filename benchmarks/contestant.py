@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import torch
+from glocal.jacobian.energy import make_energy
 from torch import Tensor
 
-from glocal.jacobian.energy import make_energy
 from glocal.jacobian.plan import plan_straight
 from glocal.jacobian.seeds import make_seeds
 from glocal.jacobian.straight import straight

@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from glocal.analyze import analyze as analyze
+    from glocal.analyze import plan as plan
     from glocal.describe import describe as describe
     from glocal.results.store import open_story as open
     from glocal.results.store import save as save
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 # Names are looked up when first used, so that `glocal --help` does not wait for torch.
 _PUBLIC = {
     "analyze": ("glocal.analyze", "analyze"),
+    "plan": ("glocal.analyze", "plan"),
     "describe": ("glocal.describe", "describe"),
     "save": ("glocal.results.store", "save"),
     "open": ("glocal.results.store", "open_story"),
     "report": ("glocal.views.report.page", "report"),
 }
 
-__all__ = ["__version__", "analyze", "describe", "open", "report", "save"]
+__all__ = ["__version__", "analyze", "describe", "open", "plan", "report", "save"]
 
 
 def __getattr__(name: str) -> Any:

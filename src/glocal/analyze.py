@@ -1,17 +1,21 @@
 """One text -> Story: the whole pipeline, top to bottom."""
 
+import inspect
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import xarray
 
 import glocal
 from glocal import registry
 from glocal.compare import discrepancies, ladder_discrepancies
+from glocal.jacobian.plan import Plan
+from glocal.methods.attribution import plan_attribution
 from glocal.models.encode import encode, several
 from glocal.models.instrument import instrumented
 from glocal.models.load import in_precision, load, weights_fingerprint
@@ -75,50 +79,114 @@ def analyze(
     Returns the Story (see the schema in docs/story.md). The model is left exactly as found, also after an exception.
     Raises `TextError`, `ModelError`, `ChoiceError`, `MemoryBudgetError`, each saying what to do.
     """
-    request = Request(
-        of, origin, source_layer, tuple(freeze), norm, times_input, engine, probes,
-        _numbers(layers), _numbers(heads), _numbers(targets), seed, bytes_of(memory), error, seconds_of(time), precision,
+    request = _request(locals())
+    job = _prepared(
+        request, model, tokenizer, _Asked(methods, measures, ladder, truncation, progress), trust_remote_code, allow_pickle
     )  # fmt: skip
-    chosen = {name: (registry.get("methods", name), options) for name, options in _options(methods)}
-    compared = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options(measures)}
-    network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
-    settings = {
-        "methods": [registry.name_of(each) for each in chosen],
-        "measures": list(compared),
-        "ladder": ladder,
-        "truncation": truncation,
-    }
-    network = body(network)
-    known = {"model": name, "weights_fingerprint": weights_fingerprint(network)}
-    network = in_precision(network, precision)
-    one = partial(_one, network, tokenizer, request, chosen, compared, settings, progress, known)
     texts = several(text)
-    return one(text) if texts is None else [one(each) for each in texts]
+    return _story(job, text) if texts is None else [_story(job, each) for each in texts]
 
 
-def _one(
-    network: PreTrainedModel,
-    tokenizer: Any,
-    request: Request,
-    methods: Mapping[str, tuple[Callable, Mapping[str, Any]]],
-    measures: Mapping[str, Callable],
-    settings: dict[str, Any],
-    progress: Choice,
-    known: dict[str, Any],
-    text: Any,
-) -> xarray.Dataset:
+def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any) -> Any:
+    """How `analyze` with the same arguments would compute the attribution: engine, directions, chunks, estimated seconds and bytes.
+
+    The network runs a few times, for measuring. Returns a `Plan`, or a list of them for a list of texts; raises what `analyze` raises.
+    """
+    asked = inspect.signature(analyze).bind(text, model, tokenizer, **options)
+    asked.apply_defaults()
+    given = asked.arguments
+    job = _prepared(
+        _request(given),
+        model,
+        tokenizer,
+        _Asked((), (), False, given["truncation"], False),
+        given["trust_remote_code"],
+        given["allow_pickle"],
+    )
+    texts = several(text)
+    return _plan(job, text) if texts is None else [_plan(job, each) for each in texts]
+
+
+class _Asked(NamedTuple):
+    """What surrounds a request: which maps and measures, and how to treat texts and show progress."""
+
+    methods: Names
+    measures: Names
+    ladder: bool
+    truncation: bool
+    progress: Choice
+
+
+class _Job(NamedTuple):
+    """Everything that is the same for all texts of one call."""
+
+    network: PreTrainedModel
+    tokenizer: Any
+    request: Request
+    methods: Mapping[str, tuple[Callable, Mapping[str, Any]]]
+    measures: Mapping[str, Callable]
+    settings: dict[str, Any]
+    progress: Choice
+    known: dict[str, Any]
+
+
+def _request(given: Mapping[str, Any]) -> Request:
+    numbers: dict[str, Any] = {name: None if given[name] is None else tuple(given[name]) for name in ("layers", "heads", "targets")}
+    same: Any = ("of", "origin", "source_layer", "norm", "times_input", "engine", "probes", "seed", "error", "precision")
+    return Request(
+        **{name: given[name] for name in same},
+        **numbers,
+        freeze=tuple(given["freeze"]),
+        memory=bytes_of(given["memory"]),
+        time=seconds_of(given["time"]),
+    )
+
+
+def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust_remote_code: bool, allow_pickle: bool) -> _Job:
+    methods = {name: (registry.get("methods", name), options) for name, options in _options(asked.methods)}
+    measures = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options(asked.measures)}
+    network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+    network = body(network)
+    return _Job(
+        network=in_precision(network, request.precision),
+        tokenizer=tokenizer,
+        request=request,
+        methods=methods,
+        measures=measures,
+        settings={
+            "methods": [registry.name_of(each) for each in methods],
+            "measures": list(measures),
+            "ladder": asked.ladder,
+            "truncation": asked.truncation,
+        },
+        progress=asked.progress,
+        known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
+    )
+
+
+@contextmanager
+def _work(job: _Job, tokens: Tokens) -> Iterator[Work]:
+    with instrumented(job.network):
+        seen = observe(job.network, tokens.inputs)
+        yield Work(job.network, seen, job.request.resolved(seen), partial(tracker, job.progress))
+
+
+def _plan(job: _Job, text: Any) -> Plan:
+    with _work(job, encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])) as work:
+        return plan_attribution(work)
+
+
+def _story(job: _Job, text: Any) -> xarray.Dataset:
     begun = perf_counter()
-    tokens = encode(text, network, tokenizer, truncation=settings["truncation"])
-    with instrumented(network):
-        seen = observe(network, tokens.inputs)
-        request = request.resolved(seen)
-        work = Work(network, seen, request, partial(tracker, progress))
-        made = [method(work, **options) for method, options in methods.values()]
+    tokens = encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])
+    with _work(job, tokens) as work:
+        made = [method(work, **options) for method, options in job.methods.values()]
         variables = {name: value for each in made for name, value in each.variables.items()}
-        variables |= discrepancies(variables, measures)
-        if settings["ladder"]:
-            variables |= ladder_discrepancies(work, measures)
-    facts = _facts(network, tokens, request, made, settings) | known | {"causal": seen.causal}
+        variables |= discrepancies(variables, job.measures)
+        if job.settings["ladder"]:
+            variables |= ladder_discrepancies(work, job.measures)
+    request = work.request
+    facts = _facts(job.network, tokens, request, made, job.settings) | job.known | {"causal": work.seen.causal}
     facts["seconds"] = perf_counter() - begun
     return label(
         variables,
@@ -162,7 +230,3 @@ def _options(names: Names) -> list[tuple[Any, dict[str, Any]]]:
     if isinstance(names, Mapping):
         return [(name, dict(options or {})) for name, options in names.items()]
     return [(name, {}) for name in ([names] if isinstance(names, str) or callable(names) else names)]
-
-
-def _numbers(values: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if values is None else tuple(values)

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"glocal {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_analyze(commands)
+    _add_plan(commands)
     for folder in ("methods", "measures"):
         table = commands.add_parser(folder, help=f"list the {folder}", description=f"All {folder}, with source and limits.")
         table.add_argument("--json", action="store_true", help="machine-readable")
@@ -54,32 +55,52 @@ def _add_analyze(commands: Any) -> None:
         description="Attention and exact gradient attribution of every head, layer and position for one text.",
         epilog="Layers and heads count from 1, targets from 0.",
     )
-    analyze.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
-    analyze.add_argument("--pair", metavar="TEXT2", help="second text of a sentence pair")
-    analyze.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
-    analyze.add_argument("--methods", type=_names("methods"), default=("attention", "attribution"), metavar="A,B", help=_choices("methods"))
-    analyze.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
-    analyze.add_argument("--of", choices=choices.OF, default="head", help="what is explained (default: head)")
-    analyze.add_argument("--origin", choices=choices.ORIGINS, default="embedding_output", help="what it is attributed to")
-    analyze.add_argument("--source-layer", type=int, default=0, metavar="L", help="attribute to the input of layer L+1 (default: 0)")
-    analyze.add_argument("--freeze", type=_list, default=(), metavar="A,B", help=f"hold constant: {', '.join(choices.FREEZES)}")
-    analyze.add_argument("--ladder", action="store_true", help="discrepancy with the attribution to every layer below")
-    analyze.add_argument("--norm", choices=choices.NORMS, default="frobenius", help="norm of a Jacobian block")
-    analyze.add_argument("--times-input", action="store_true", help="scale the Jacobian by the input")
-    analyze.add_argument("--engine", choices=choices.ENGINES, default="auto", help="how it is computed (default: auto)")
-    analyze.add_argument("--probes", type=int, metavar="K", help="sketch with K directions per source instead of exact")
-    for name in ("layers", "heads", "targets"):
-        analyze.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
-    analyze.add_argument("--seed", type=int, default=0, help="seed of the sketch (default: 0)")
-    analyze.add_argument("--memory", default="4GiB", help="budget beyond the model (default: 4GiB)")
-    analyze.add_argument("--truncation", action="store_true", help="cut texts that are longer than the model")
-    analyze.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a model")
-    analyze.add_argument("--allow-pickle", action="store_true", help="load pickled weights")
+    _add_request(analyze)
     analyze.add_argument("--out", metavar="PATH", help="save the Story (.zarr)")
     analyze.add_argument("--report", metavar="PATH", help="write the HTML report")
     analyze.add_argument("--overwrite", action="store_true", help="replace an existing --out")
     analyze.add_argument("--json", action="store_true", help="print the Story as JSON instead of the summary")
     analyze.set_defaults(run=_analyze)
+
+
+def _add_plan(commands: Any) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="how an analysis would be computed, and how long it would take",
+        description="Engine, directions, chunks, estimated seconds and bytes of an analysis, without doing it.",
+    )
+    _add_request(plan)
+    plan.add_argument("--json", action="store_true", help="machine-readable")
+    plan.set_defaults(run=_plan)
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
+    parser.add_argument("--pair", metavar="TEXT2", help="second text of a sentence pair")
+    parser.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
+    parser.add_argument("--methods", type=_names("methods"), default=("attention", "attribution"), metavar="A,B", help=_choices("methods"))
+    parser.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
+    parser.add_argument("--of", choices=choices.OF, default="head", help="what is explained (default: head)")
+    parser.add_argument("--origin", choices=choices.ORIGINS, default="embedding_output", help="what it is attributed to")
+    parser.add_argument("--source-layer", type=int, default=0, metavar="L", help="attribute to the input of layer L+1 (default: 0)")
+    parser.add_argument("--freeze", type=_list, default=(), metavar="A,B", help=f"hold constant: {', '.join(choices.FREEZES)}")
+    parser.add_argument("--ladder", action="store_true", help="discrepancy with the attribution to every layer below")
+    parser.add_argument("--norm", choices=choices.NORMS, default="frobenius", help="norm of a Jacobian block")
+    parser.add_argument("--times-input", action="store_true", help="scale the Jacobian by the input")
+    parser.add_argument("--engine", choices=choices.ENGINES, default="auto", help="how it is computed (default: auto)")
+    parser.add_argument("--probes", type=_probes, metavar="K", help="sketch with K directions per source; auto: as --error needs")
+    parser.add_argument("--error", type=float, default=0.02, metavar="E", help="mean total variation of a row for auto (default: 0.02)")
+    parser.add_argument(
+        "--time", default="60s", metavar="T", help="exact up to this estimate, then a sketch; none: no limit (default: 60s)"
+    )
+    parser.add_argument("--precision", choices=choices.PRECISIONS, help="type of the computation (default: as the model)")
+    for name in ("layers", "heads", "targets"):
+        parser.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sketch (default: 0)")
+    parser.add_argument("--memory", default="4GiB", help="budget beyond the model (default: 4GiB)")
+    parser.add_argument("--truncation", action="store_true", help="cut texts that are longer than the model")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with a model")
+    parser.add_argument("--allow-pickle", action="store_true", help="load pickled weights")
 
 
 def _analyze(parsed: argparse.Namespace) -> int:
@@ -91,10 +112,7 @@ def _analyze(parsed: argparse.Namespace) -> int:
     quiet()
     if parsed.out:
         check_destination(parsed.out, overwrite=parsed.overwrite)
-    text = sys.stdin.read().rstrip("\n") if parsed.text == "-" else parsed.text
-    passed = ("model", "methods", "measures", "of", "origin", "source_layer", "freeze", "ladder", "norm", "times_input", "engine",
-              "probes", "layers", "heads", "targets", "seed", "memory", "truncation", "trust_remote_code", "allow_pickle")  # fmt: skip
-    story = glocal.analyze(text if parsed.pair is None else (text, parsed.pair), **{name: getattr(parsed, name) for name in passed})
+    story = glocal.analyze(_text(parsed), **_passed(parsed))
     if parsed.json:
         json.dump(as_json(story), sys.stdout, ensure_ascii=False, allow_nan=False)
         print()
@@ -109,6 +127,32 @@ def _analyze(parsed: argparse.Namespace) -> int:
     if parsed.report:
         print(f"report  {Path(glocal.report(story, parsed.report)).resolve()}", file=said)
     return 0
+
+
+def _plan(parsed: argparse.Namespace) -> int:
+    import glocal
+    from glocal.models.load import quiet
+    from glocal.views.terminal import finite, planned
+
+    quiet()
+    plan = glocal.plan(_text(parsed), **_passed(parsed)).as_dict()
+    print(json.dumps(finite(plan), allow_nan=False) if parsed.json else planned(plan))
+    return 0
+
+
+_PASSED = (
+    "model", "methods", "measures", "of", "origin", "source_layer", "freeze", "ladder", "norm", "times_input", "engine", "probes", "error",
+    "time", "precision", "layers", "heads", "targets", "seed", "memory", "truncation", "trust_remote_code", "allow_pickle",
+)  # fmt: skip
+
+
+def _passed(parsed: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(parsed, name) for name in _PASSED}
+
+
+def _text(parsed: argparse.Namespace) -> Any:
+    text = sys.stdin.read().rstrip("\n") if parsed.text == "-" else parsed.text
+    return text if parsed.pair is None else (text, parsed.pair)
 
 
 def _table(parsed: argparse.Namespace) -> int:
@@ -152,6 +196,15 @@ def _names(folder: str) -> Any:
         return names
 
     return parse
+
+
+def _probes(value: str) -> int | str:
+    if value == "auto":
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is neither a number nor auto") from None
 
 
 def _list(value: str) -> tuple[str, ...]:

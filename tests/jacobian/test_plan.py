@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import torch
+from glocal.jacobian.energy import make_energy
 
 from glocal.errors import MemoryBudgetError
-from glocal.jacobian.energy import make_energy
 from glocal.jacobian.plan import plan_straight
 from glocal.jacobian.seeds import make_seeds
 

@@ -56,6 +56,8 @@ class Carrier:
         return columns if self.entrance is None else self.entrance[token].T @ columns
 
 
-def entrance_map(function: Callable[[Tensor], Tensor], x: Float[Tensor, "token word_width"], chunk: int) -> Float[Tensor, "token word_width width"]:
+def entrance_map(
+    function: Callable[[Tensor], Tensor], x: Float[Tensor, "token word_width"], chunk: int
+) -> Float[Tensor, "token word_width width"]:
     """The Jacobian of every token's first layer input by its own word vector, transposed."""
     return token_wise(lambda words: (function(words),), x, chunk)[0]

@@ -9,7 +9,7 @@ with or without sinks, masks and position biases; soft-capped scores only change
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Float
@@ -163,8 +163,8 @@ class Maps:
 
     def to(self, dtype: torch.dtype) -> "Maps":
         """The same maps in another type."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Maps(**{name: value.to(dtype) if isinstance(value, Tensor) else value for name, value in values.items()})
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value.to(dtype) for name, value in kept.items() if isinstance(value, Tensor)})
 
     def mix(self, tangents: Float[Tensor, "token width column"], first: int) -> Float[Tensor, "token head value_width column"]:
         """Tangents of a layer's input at tokens from `first` on (all others are zero) -> tangents of its head outputs there."""
@@ -205,7 +205,9 @@ class Maps:
                 out[target].baddbmm_(self.mixture[first + target], own[target].transpose(0, 1))
         return out
 
-    def mix_from(self, source: int, tangents: Float[Tensor, "width column"], out: Float[Tensor, "token head value_width column"], first: int):
+    def mix_from(
+        self, source: int, tangents: Float[Tensor, "width column"], out: Float[Tensor, "token head value_width column"], first: int
+    ):
         """As `mix`, for tangents at one `source` only: adds to `out`, whose rows are the tokens from `first` on."""
         heads, width, columns = self.heads, self.value_width, tangents.shape[1]
         at = self.rows[source].T @ tangents
@@ -221,9 +223,7 @@ class Maps:
                 scores = torch.matmul(self.asked[:, first:], keys).transpose(0, 1).unsqueeze(2)
             out.addcmul_(towards, scores)
         values = at[position : position + self.kv_heads * width].view(self.kv_heads, width, columns)
-        out.addcmul_(
-            self.weights[:, first:, source].T[:, :, None, None], values.repeat_interleave(heads // self.kv_heads, 0).unsqueeze(0)
-        )
+        out.addcmul_(self.weights[:, first:, source].T[:, :, None, None], values.repeat_interleave(heads // self.kv_heads, 0).unsqueeze(0))
         if self.mixture is not None:
             if self.query is not None:
                 out[source - first] += (self.query[source].T @ tangents).view(heads, width, columns)
@@ -326,7 +326,7 @@ def _mixture(layer: Layer) -> Float[Tensor, "target head value_width source"]:
     slope = torch.ones_like(weights)
     scale = _ratio(of_scores, tangent(slope, random[0], random[1], nothing))
     if layer.softcap:
-        # The scale sits inside the cap: s = scale (1 - tanh^2(scale q k / cap)). A few fixed-point steps are exact for a scale near the usual one.
+        # s = scale (1 - tanh^2(scale q k / cap)): the scale sits inside the cap too. Fixed-point steps find it.
         for _ in range(50):
             slope = 1 - torch.tanh(scale * products / layer.softcap).square()
             scale = _ratio(of_scores, tangent(slope, random[0], random[1], nothing))

@@ -95,7 +95,15 @@ def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: 
 
 
 def plan_collapsed(
-    measured: Measured, layouts: Sequence[Layout], *, sources: int, per_source: int, memory: int, results: int, causal: bool, carrying: Rates
+    measured: Measured,
+    layouts: Sequence[Layout],
+    *,
+    sources: int,
+    per_source: int,
+    memory: int,
+    results: int,
+    causal: bool,
+    carrying: Rates,
 ) -> Plan:
     """Token-wise maps of every layer, then all directions carried on by them.
 

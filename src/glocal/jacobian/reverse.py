@@ -32,7 +32,13 @@ class Cotangents:
 
 
 def make_cotangents(
-    maps: Float[Tensor, "head feature width"] | None, *, heads: Sequence[int] | None, width: int, probes: int | None, seed: int, like: Tensor
+    maps: Float[Tensor, "head feature width"] | None,
+    *,
+    heads: Sequence[int] | None,
+    width: int,
+    probes: int | None,
+    seed: int,
+    like: Tensor,
 ) -> Cotangents:
     """All features of the chosen heads, or `probes` orthonormal directions among them, scaled so that squares are unbiased.
 

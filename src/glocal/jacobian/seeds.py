@@ -1,6 +1,7 @@
 """What is pushed through the network: every basis direction of every source (exact), or a few random ones (sketch)."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -49,7 +50,7 @@ class Seeds:
         return [
             (source * self.per_source + start, source * self.per_source + stop)
             for source in range(self.sources)
-            for start, stop in zip(bounds, bounds[1:], strict=False)
+            for start, stop in pairwise(bounds)
         ]
 
     def segments(self, start: int, stop: int) -> list[tuple[int, int, int]]:

@@ -75,7 +75,7 @@ class Engines:
     def plan(self) -> Plan:
         """The fastest way that fits, or the engine asked for; a sketch where exact results would take longer than the time budget."""
         request = self.request
-        if request.probes == "auto":
+        if isinstance(request.probes, str):
             return self._sketch(f"probes as an error of {request.error:g} needs")
         exact = self._choose(request.probes)
         if request.probes is not None or request.engine != "auto" or request.time is None or exact.seconds <= request.time:
@@ -170,6 +170,11 @@ class Engines:
         if plan.engine == "reverse":
             return self._run_reverse(plan)
         notes: tuple[str, ...] = ()
+        if plan.probes and self.request.probes is None:
+            limit = f"the time budget of {self.request.time:g} s"
+            notes = (
+                f"A sketch, because {plan.reason.partition(',')[0]} and {limit} is smaller; ask for time=None to wait for exact results.",
+            )
         pushed: Callable[[Seeds], Push] = lambda seeds: straight(self.function, self.x, seeds)  # noqa: E731
         check = self._check(self._straight_along) if self.reduced and plan.engine == "straight" else None
         if plan.engine == "collapsed":
@@ -177,25 +182,26 @@ class Engines:
                 carrier = self._carrier(plan)
                 check = self._check(carrier.carry)
                 if not check.largest <= (REDUCED if self.reduced else tolerance(self.x.dtype)):
-                    raise NotCollapsible(f"a layer does more than work token by token around one attention (difference {check.largest:.1e})")
+                    raise NotCollapsible(
+                        f"a layer does more than work token by token around one attention (difference {check.largest:.1e})"
+                    )
                 pushed = lambda seeds: carrier.push(seeds, self.x)  # noqa: E731
             except NotCollapsible as reason:
-                notes = (f"The collapsed engine fell back to straight forward mode: {reason}.",)
+                notes += (f"The collapsed engine fell back to straight forward mode: {reason}.",)
                 plan = replace(self._straight(plan.probes or None), probes=plan.probes, reason=f"collapsed fell back: {reason}")
         total = Accumulator(self.features, len(self.x), self.x.shape[1])
         self._add(total, pushed, plan, 0, self._first_round(plan))
-        while self._adaptive and (wanted := self._wanted(total)) > total.directions:
+        while self._adaptive(plan) and (wanted := self._wanted(total)) > total.directions:
             self._add(total, pushed, plan, total.directions, wanted)
         probes = 0 if plan.probes == 0 or total.directions == self.x.shape[1] else total.directions
         plan = replace(plan, probes=probes, tangents=total.directions * len(self.x))
         return Outcome(total.squares(self.heads, self.targets, exact=probes == 0), plan, notes, check)
 
-    @property
-    def _adaptive(self) -> bool:
-        return self.request.probes == "auto"
+    def _adaptive(self, plan: Plan) -> bool:
+        return self.request.probes == "auto" or (self.request.probes is None and plan.probes > 0)
 
     def _first_round(self, plan: Plan) -> int:
-        return min(PILOT, plan.probes) if self._adaptive else plan.probes
+        return min(PILOT, plan.probes) if self._adaptive(plan) else plan.probes
 
     def _add(self, total: Accumulator, pushed: Callable[[Seeds], Push], plan: Plan, start: int, stop: int) -> None:
         seeds = make_seeds(self.x, probes=stop or None, seed=self.request.seed, times_input=self.request.times_input).since(start)
@@ -325,4 +331,3 @@ def line(plan: Plan) -> str:
         f"attribution ({plan.engine}, {what}): {plan.tangents} tangents, {plan.chunk} at a time, "
         f"about {plan.seconds:.0f} s and {plan.bytes / 2**20:.0f} MiB"
     )
-

@@ -1,9 +1,12 @@
 """Global: how the output of a head depends on the input tokens (Hidden Token Attribution of head outputs)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from glocal.jacobian.plan import Plan
 from glocal.jacobian.rates import products
 from glocal.jacobian.shares import errors, row_error, shares
 from glocal.methods._engines import Engines, Outcome
@@ -29,14 +32,25 @@ def attribution(work: Work) -> Made:
     head's output before the output projection, with "head_output" after its slice of it, with "hidden" the layer's output (no head
     dimension). Exact, or a sketch with standard errors. Rows without any dependence are NaN. Raises `MemoryBudgetError`, `FreezeError`.
     """
+    with _engines(work) as engines:
+        outcome = engines.run(engines.plan())
+    return _made(outcome, hidden=work.request.of == "hidden", wide=engines.x.dtype == torch.float64)
+
+
+def plan_attribution(work: Work) -> Plan:
+    """What `attribution` would do, without doing it. Raises what it raises."""
+    with _engines(work) as engines:
+        return engines.plan()
+
+
+@contextmanager
+def _engines(work: Work) -> Iterator[Engines]:
     request, seen = work.request, work.seen
     if "attention" in request.freeze:
         check_attention_is_linear_in_values(seen)
     reduced = request.precision in ("reduced_products", "bfloat16")
     with products(reduced, seen.hidden[0].device), frozen(work.model, request.freeze, lambda: observe(work.model, seen.inputs)):
-        engines = Engines(work)
-        outcome = engines.run(engines.plan())
-    return _made(outcome, hidden=request.of == "hidden", wide=engines.x.dtype == torch.float64)
+        yield Engines(work)
 
 
 def _made(outcome: Outcome, *, hidden: bool, wide: bool) -> Made:

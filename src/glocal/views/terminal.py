@@ -99,6 +99,26 @@ def _how(story: xarray.Dataset) -> str:
     return f"{text}\nSketch: error estimate {error:.3f} (mean total variation of a row){shares}"
 
 
+def planned(plan: dict[str, Any]) -> str:
+    """A plan as a few lines: what would be done, at what price, and what the other ways would cost."""
+    what = "exact" if plan["probes"] == 0 else f"sketch, about {plan['probes']} probes a source"
+    lines = [
+        f"engine   {plan['engine']}, {what}",
+        f"work     {facts.counted(plan['tangents'], 'tangent')} in {facts.counted(plan['chunks'], 'chunk')}, {_gflop(plan['flops'])}",
+        f"price    {plan['seconds']:.1f} s, {plan['bytes'] / 2**20:,.0f} MiB",
+        f"because  {plan['reason']}",
+    ]
+    for other in plan["others"]:
+        lines.append(
+            f"instead  {other['engine']}: {other['seconds']:.1f} s, {other['bytes'] / 2**20:,.0f} MiB, {other['flops'] / 1e9:,.0f} GFLOP"
+        )
+    return "\n".join(lines)
+
+
+def _gflop(operations: float) -> str:
+    return f"{operations / 1e9:,.0f} GFLOP" if operations >= 1e9 else f"{operations / 1e9:.1g} GFLOP"
+
+
 def as_json(story: xarray.Dataset) -> dict[str, Any]:
     """The Story as JSON types; what is not finite is null.
 

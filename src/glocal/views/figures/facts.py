@@ -34,6 +34,10 @@ def accuracy(story: xarray.Dataset) -> str:
     error = row_error(story)
     if error is not None:
         return f"sketch, a row is off by about {error:.3f} (total variation)"
+    reduced = story.attrs["settings"].get("precision") in ("reduced_products", "bfloat16")
+    if reduced and "mean_difference_of_norms_to_straight" in story.attrs["error_estimate"]:
+        off = story.attrs["error_estimate"]["mean_difference_of_norms_to_straight"]
+        return f"{story.attrs['settings']['precision']}: norms are off by about {off:.1e} of themselves"
     return f"exact to {story.attrs['dtype']} rounding" if story.attrs["plan"] else ""
 
 
