@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from families import FAMILIES, UNSEEN, ids, make_model, model
@@ -98,17 +99,19 @@ def test_every_engine_equals_reverse_mode(name, engine, options):
 
 
 @every_family
-def test_output_projection_slices_explain_the_attention_output(name):
+@every_engine
+def test_output_projection_slices_explain_the_attention_output(name, engine):
     seen = look(model(name), ids())
-    story = story_of(name, of="head_output", measures=())
+    story = story_of(name, of="head_output", measures=(), engine=engine)
     for layer, jacobian in enumerate(blocks(model(name), ids())):
         projected = torch.einsum("hoc,thcsw->thosw", seen.projection[layer], jacobian)
         close(story.attribution_norm.values[layer], frobenius(projected), FAMILIES[name].tolerance * 10)
 
 
 @every_family
-def test_causal_models_draw_nothing_from_the_future(name):
-    story = story_of(name)
+@every_engine
+def test_causal_models_draw_nothing_from_the_future(name, engine):
+    story = story_of(name, engine=engine, measures=())
     future = torch.ones(5, 5).triu(1).bool()
     attribution = torch.from_numpy(story.attribution.values)[..., future]
     assert bool((attribution == 0).all()) == FAMILIES[name].causal
@@ -116,8 +119,9 @@ def test_causal_models_draw_nothing_from_the_future(name):
 
 
 @every_family
-def test_shares_sum_to_one(name):
-    story = story_of(name)
+@every_engine
+def test_shares_sum_to_one(name, engine):
+    story = story_of(name, engine=engine, measures=())
     close(story.attribution.sum("source").values, torch.ones(3, 4, 5, dtype=torch.float64), 1e-12)
     attention = torch.from_numpy(story.attention.sum("source").values)
     if FAMILIES[name].sinks:
@@ -147,6 +151,19 @@ def test_a_list_equals_singles(name):
 
 
 @every_family
+def test_texts_of_one_length_are_computed_together_and_equal_singles(name):
+    texts = [ids(4, seed=seed) for seed in range(3)]
+    pushes = []
+    stories = glocal.analyze(texts, model(name), probes=2, progress=lambda done, total: pushes.append(total))
+    assert pushes == [8]
+    for story, numbers in zip(stories, texts, strict=True):
+        alone = story_of(name, numbers, probes=2)
+        assert np.array_equal(story.attention, alone.attention)
+        for variable in alone.data_vars:
+            close(story[variable].values, alone[variable].values, FAMILIES[name].tolerance * 10)
+
+
+@every_family
 def test_padding_inside_a_pass_is_never_a_source(name):
     """The engine itself, not only the stripping before it: columns of masked positions are exactly zero."""
     numbers = [*ids(4), 0, 0]
@@ -164,10 +181,11 @@ def test_padding_inside_a_pass_is_never_a_source(name):
 
 
 @every_family
-def test_frozen_attention_gives_attention_times_a_factor_of_the_source(name):
+@every_engine
+def test_frozen_attention_gives_attention_times_a_factor_of_the_source(name, engine):
     """norm[i, j] = A[i, j] ||W_V dn(x_j)||: the factor is constant where values are read straight from the layer's input."""
     seen = look(model(name), ids())
-    story = story_of(name, source_layer=1, layers=[2], freeze=("attention",), measures=())
+    story = story_of(name, source_layer=1, layers=[2], freeze=("attention",), measures=(), engine=engine)
     attention, norm = seen.attention[1], torch.from_numpy(story.attribution_norm.values[0])
     factor = (norm.sum(1) / attention.sum(1))[:, None]  # per head and source
     close(norm, attention * factor, max(FAMILIES[name].tolerance, 1e-12))
@@ -177,10 +195,11 @@ POST_NORM = ("Bert", "Roberta", "XLMRoberta", "Camembert", "Electra", "Albert", 
 
 
 @pytest.mark.parametrize("name", POST_NORM)
-def test_frozen_attention_gives_back_attention_exactly(name):
+@every_engine
+def test_frozen_attention_gives_back_attention_exactly(name, engine):
     """Where values are read straight from the layer's input, frozen attribution to it is attention."""
     for layer in (1, 2, 3):
-        story = story_of(name, source_layer=layer - 1, layers=[layer], freeze=("attention",))
+        story = story_of(name, source_layer=layer - 1, layers=[layer], freeze=("attention",), engine=engine, measures=())
         close(story.attribution.values, story.attention.values, max(FAMILIES[name].tolerance, 1e-12))
 
 
@@ -208,17 +227,37 @@ def test_frozen_networks_are_linear_and_their_contributions_sum_to_the_hidden_st
 
 
 @every_family
-def test_a_sketch_with_all_directions_is_exact(name):
+@pytest.mark.parametrize("kinds", [("attention",), ("norm",), ("attention", "norm")], ids=str)
+def test_engines_agree_on_frozen_networks(name, kinds):
+    straight = story_of(name, freeze=kinds, measures=(), engine="straight")
+    for engine in ("collapsed", "reverse"):
+        story = story_of(name, freeze=kinds, measures=(), engine=engine)
+        assert (story.attrs["engine"], story.attrs["notes"]) == (engine, [])
+        close(story.attribution_norm.values, straight.attribution_norm.values, FAMILIES[name].tolerance)
+
+
+@every_family
+def test_engines_agree_on_a_sketch(name):
+    straight, collapsed = (story_of(name, probes=3, engine=engine, measures=()) for engine in ("straight", "collapsed"))
+    assert (collapsed.attrs["engine"], collapsed.attrs["notes"]) == ("collapsed", [])
+    for variable in straight.data_vars:
+        close(collapsed[variable].values, straight[variable].values, FAMILIES[name].tolerance * 10)
+
+
+@every_family
+@pytest.mark.parametrize("engine", ["straight", "collapsed"])
+def test_a_sketch_with_all_directions_is_exact(name, engine):
     width = look(model(name), ids()).hidden[0].shape[1]
-    exact, sketch = story_of(name), story_of(name, probes=width)
+    exact, sketch = story_of(name, engine=engine), story_of(name, probes=width, engine=engine)
     close(sketch.attribution_norm.values, exact.attribution_norm.values, 1e-7)
     close(sketch.attribution_se.values + 1, torch.ones(3, 4, 5, 5, dtype=torch.float64), 1e-7)
 
 
 @every_family
-def test_subsets_are_parts_of_the_whole(name):
-    whole = story_of(name, probes=2)
-    part = story_of(name, probes=2, layers=[1, 3], heads=[2], targets=[0, -1])
+@every_engine
+def test_subsets_are_parts_of_the_whole(name, engine):
+    whole = story_of(name, probes=2, engine=engine, measures=())
+    part = story_of(name, probes=2, layers=[1, 3], heads=[2], targets=[0, -1], engine=engine, measures=())
     expected = whole.sel(layer=[1, 3], head=[2], target=[0, 4])
     for variable in part.data_vars:
         close(part[variable].values, expected[variable].values, 1e-9)

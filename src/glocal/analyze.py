@@ -2,8 +2,8 @@
 
 import inspect
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter
@@ -13,9 +13,9 @@ import xarray
 
 import glocal
 from glocal import registry
-from glocal.compare import discrepancies, ladder_discrepancies
+from glocal.compare import discrepancies, ladder_discrepancies, noise_biases
 from glocal.jacobian.plan import Plan
-from glocal.methods.attribution import plan_attribution
+from glocal.methods.attribution import attribution, attribution_together, plan_attribution, room_for_others
 from glocal.models.encode import encode, several
 from glocal.models.instrument import instrumented
 from glocal.models.load import in_precision, load, weights_fingerprint
@@ -84,7 +84,7 @@ def analyze(
         request, model, tokenizer, _Asked(methods, measures, ladder, truncation, progress), trust_remote_code, allow_pickle
     )  # fmt: skip
     texts = several(text)
-    return _story(job, text) if texts is None else [_story(job, each) for each in texts]
+    return _story(job, _encoded(job, text)) if texts is None else _stories(job, [_encoded(job, each) for each in texts])
 
 
 def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any) -> Any:
@@ -128,6 +128,7 @@ class _Job(NamedTuple):
     settings: dict[str, Any]
     progress: Choice
     known: dict[str, Any]
+    learnt: dict[Any, Any]
 
 
 def _request(given: Mapping[str, Any]) -> Request:
@@ -161,35 +162,81 @@ def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust
         },
         progress=asked.progress,
         known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
+        learnt={},
     )
 
 
-@contextmanager
-def _work(job: _Job, tokens: Tokens) -> Iterator[Work]:
-    with instrumented(job.network):
-        seen = observe(job.network, tokens.inputs)
-        yield Work(job.network, seen, job.request.resolved(seen), partial(tracker, job.progress))
+def _look(job: _Job, tokens: Tokens) -> Work:
+    """One pass of an instrumented network."""
+    seen = observe(job.network, tokens.inputs)
+    return Work(job.network, seen, job.request.resolved(seen), partial(tracker, job.progress), job.learnt)
+
+
+def _encoded(job: _Job, text: Any) -> Tokens:
+    return encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])
 
 
 def _plan(job: _Job, text: Any) -> Plan:
-    with _work(job, encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])) as work:
-        return plan_attribution(work)
+    tokens = _encoded(job, text)
+    with instrumented(job.network):
+        return plan_attribution(_look(job, tokens))
 
 
-def _story(job: _Job, text: Any) -> xarray.Dataset:
+def _stories(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
+    """One Story per text; short texts of one length share their pushes, the longest first, so that costs are measured once."""
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for number, tokens in enumerate(texts):
+        by_length[len(tokens)].append(number)
+    stories: dict[int, xarray.Dataset] = {}
+    for length, numbers in sorted(by_length.items(), reverse=True):
+        room = _room(job, length)
+        for start in range(0, len(numbers), room):
+            some = numbers[start : start + room]
+            stories |= zip(some, _together(job, [texts[number] for number in some]), strict=True)
+    return [stories[number] for number in range(len(texts))]
+
+
+def _room(job: _Job, length: int) -> int:
+    probes = job.request.probes
+    if attribution not in (method for method, _ in job.methods.values()) or isinstance(probes, str):
+        return 1
+    table: Any = job.network.get_input_embeddings()
+    return room_for_others(length, table.weight.shape[1], probes)
+
+
+def _together(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
     begun = perf_counter()
-    tokens = encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])
-    with _work(job, tokens) as work:
-        made = [method(work, **options) for method, options in job.methods.values()]
-        variables = {name: value for each in made for name, value in each.variables.items()}
-        variables |= discrepancies(variables, job.measures)
-        if job.settings["ladder"]:
-            variables |= ladder_discrepancies(work, job.measures)
+    with instrumented(job.network):
+        works = [_look(job, tokens) for tokens in texts]
+        made = attribution_together(works) if len(works) > 1 else None
+        share = (perf_counter() - begun) / len(texts)
+        ready: Sequence[Made | None] = made or [None] * len(works)
+        return [_told(job, work, tokens, mine, share) for work, tokens, mine in zip(works, texts, ready, strict=True)]
+
+
+def _story(job: _Job, tokens: Tokens) -> xarray.Dataset:
+    return _together(job, [tokens])[0]
+
+
+def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: float) -> xarray.Dataset:
+    """The Story of one text, on which `spent` seconds have gone already; `ready` is its attribution, if it was computed with others'."""
+    begun = perf_counter() - spent
+    made = [
+        ready if ready is not None and method is attribution and not options else method(work, **options)
+        for method, options in job.methods.values()
+    ]
+    variables = {name: value for each in made for name, value in each.variables.items()}
+    variables |= discrepancies(variables, job.measures)
+    biases = noise_biases(variables, job.measures, job.request.seed)
+    if job.settings["ladder"]:
+        variables |= ladder_discrepancies(work, job.measures)
     request = work.request
-    facts = _facts(job.network, tokens, request, made, job.settings) | job.known | {"causal": work.seen.causal}
+    facts: dict[str, Any] = _facts(job.network, tokens, request, made, job.settings) | job.known | {"causal": work.seen.causal}
+    for name, value in biases.items():
+        facts["error_estimate"][f"mean_{name}"] = value[value.isfinite()].mean().item()
     facts["seconds"] = perf_counter() - begun
     return label(
-        variables,
+        variables | biases,
         tokens,
         layers=request.layers or (),
         heads=request.heads if request.of != "hidden" or "attention" in variables else None,

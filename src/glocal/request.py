@@ -95,6 +95,7 @@ class Work(NamedTuple):
     seen: Pass
     request: Request
     track: Callable[[int, float, str], Any]  # (steps, seconds estimated, what) -> context manager giving Advance
+    known: dict[Any, Any]  # what other texts of the same call have taught already
 
 
 class Made(NamedTuple):

@@ -49,7 +49,8 @@ def test_heads_and_targets_are_chosen():
 
 
 @pytest.mark.parametrize("probes", [2, 4])
-def test_the_sketch_is_unbiased_and_its_variance_is_what_it_says(probes):
+def test_the_sketch_is_unbiased_and_its_variance_is_what_it_says(probes, monkeypatch):
+    monkeypatch.setattr("glocal.jacobian.squares._steadied", lambda value, variance, pairs: variance)
     exact = squares().value[0]
     runs = [squares(probes=probes, seed=seed) for seed in range(800)]
     values = torch.stack([run.value[0] for run in runs])

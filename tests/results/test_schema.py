@@ -36,7 +36,12 @@ def test_documented_variables_are_those_of_the_schema():
     documented = {
         name: (tuple(tuple(dims.split()) for dims in cells[0].split(" or ")), cells[1]) for name, cells in table("Variables").items()
     }
-    asked = {"discrepancy_<measure>": "the measure's", "ladder_<measure>": "the measure's", "<method>": "the method's"}
+    asked = {
+        "discrepancy_<measure>": "the measure's",
+        "bias_<measure>": "the measure's",
+        "ladder_<measure>": "the measure's",
+        "<method>": "the method's",
+    }
     assert documented == {name: (rule.shapes, rule.unit or asked[name]) for name, rule in VARIABLES.items()}
 
 
@@ -52,6 +57,7 @@ def test_documented_attributes_are_those_of_the_schema():
         ("attribution_extra", "<method>"),
         ("discrepancy_jsd", "discrepancy_<measure>"),
         ("ladder_jsd", "ladder_<measure>"),
+        ("bias_jsd", "bias_<measure>"),
         ("discrepancy_", "<method>"),
         ("globenc", "<method>"),
     ],

@@ -56,6 +56,10 @@ class Cost:
     flops: float
     seconds: float
 
+    def scaled(self, factor: float) -> "Cost":
+        """The same for fewer tokens; the fixed time stays."""
+        return Cost(self.bytes * factor, self.made * factor, self.flops * factor, self.seconds)
+
 
 def cost_of(run: Callable[[], object], device: torch.device) -> Cost:
     """Run twice, once metered and once on the clock."""

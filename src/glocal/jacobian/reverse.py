@@ -61,7 +61,10 @@ def make_cotangents(
                 do="choose in this range, or probes=None for exact results",
             )
         generator = torch.Generator().manual_seed(seed)
-        gaussian = torch.randn(count, features, probes, generator=generator, dtype=torch.float64)
+        wanted = [0] if heads is None else list(heads)
+        # All heads up to the last one are drawn, so that a head's directions do not depend on which others are asked for.
+        drawn = [torch.randn(features, probes, generator=generator, dtype=torch.float64) for _ in range(max(wanted) + 1)]
+        gaussian = torch.stack([drawn[head] for head in wanted])
         directions = torch.linalg.qr(gaussian)[0].transpose(1, 2) * (features / probes) ** 0.5
         rows = directions.to(rows) @ rows
     return Cotangents(rows, features, heads is None)

@@ -11,7 +11,7 @@ from glocal.jacobian.squares import Squares
 
 
 class Errors(NamedTuple):
-    """Standard errors of the norms and of their shares, of one layer."""
+    """Standard errors of the norms and of their shares, of one layer, such that 1.96 of them cover 95 %."""
 
     of_norm: Float[Tensor, "head target source"]
     of_share: Float[Tensor, "head target source"]
@@ -40,7 +40,7 @@ def errors(squares: Squares) -> list[Errors]:
         of_norm, of_share = share_errors(squares.value[layer].sqrt(), variance)
         if squares.share_variance is not None:
             of_share = squares.share_variance[layer].sqrt()
-        result.append(Errors(of_norm, of_share))
+        result.append(Errors(of_norm * squares.inflation, of_share * squares.inflation))
     return result
 
 
@@ -52,4 +52,4 @@ def row_error(squares: Squares) -> float:
     if squares.variance is None:
         return 0.0
     rows = torch.cat([each.of_share.sum(-1).flatten() for each in errors(squares)])
-    return (rows[rows.isfinite()].mean() / 2 * math.sqrt(2 / math.pi)).item()
+    return (rows[rows.isfinite()].mean() / squares.inflation / 2 * math.sqrt(2 / math.pi)).item()

@@ -1,7 +1,7 @@
 """The ways to compute what a request asks for, at one point of one network: plan them, choose one, run it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -30,6 +30,8 @@ PILOT = 8
 _TYPICAL = 0.105
 # Random directions by which the collapsed engine is compared with straight forward mode in every run.
 CHECKS = 3
+# Texts up to so many times longer teach what a shorter one costs.
+SIMILAR = 1.5
 # Largest relative difference that reduced products explain.
 REDUCED = 0.1
 
@@ -109,7 +111,19 @@ class Engines:
 
     @cached_property
     def measured(self) -> Measured:
-        """One small push through the network's code."""
+        """What a small push costs; a text that is a little longer has taught it as well, since no cost grows slower than the text."""
+        request, tokens = self.request, len(self.x)
+        key = ("measured", request.of, request.start, request.layers, request.freeze, request.norm)
+        known: dict[int, Measured] = self.work.known.setdefault(key, {})
+        longer = [count for count in known if tokens <= count <= SIMILAR * tokens]
+        if not longer:
+            known[tokens] = self._measure()
+            return known[tokens]
+        nearest = known[min(longer)]
+        factor = tokens / min(longer)
+        return replace(nearest, primal=nearest.primal.scaled(factor), small=nearest.small.scaled(factor))
+
+    def _measure(self) -> Measured:
         seeds = make_seeds(self.x, probes=None, seed=0, times_input=False)
         few = min(PILOT, seeds.width)
 
@@ -322,6 +336,37 @@ class Engines:
             )
         width = seen.hidden[0].shape[1] if self.hidden else seen.head[layer - 1].shape[2]
         return feature_maps(request.norm, width=width, like=self.x, projection=projection)
+
+
+def together(engines: Sequence[Engines], plan: Plan) -> list[Outcome]:
+    """The same plan of straight forward mode for several texts of one length: one push serves them all.
+
+    All texts get the same directions, as each would alone; results equal single runs up to rounding.
+    """
+    first = engines[0]
+    request = first.request
+    function = outputs_function(
+        first.work.model,
+        first.work.seen,
+        origin=request.start,
+        of=request.of,
+        layers=first.layers,
+        others=[each.work.seen for each in engines[1:]],
+    )
+    x = torch.stack([each.x for each in engines])
+    seeds = make_seeds(first.x, probes=plan.probes or None, seed=request.seed, times_input=False)
+    totals = [Accumulator(each.features, len(each.x), each.x.shape[1]) for each in engines]
+    with torch.no_grad(), first.work.track(seeds.total, plan.seconds, line(plan)) as advance:
+        for start, stop in seeds.chunks(plan.chunk):
+            tangents = seeds.tangents(start, stop, first.x).unsqueeze(1).expand(-1, len(engines), -1, -1)
+            for layer, output in enumerate(push(function, x, tangents)):
+                for total, mine in zip(totals, output.unbind(1), strict=True):
+                    total.add(layer, 0, mine.movedim(0, -1), seeds, start, stop)
+            for total in totals:
+                total.count(seeds, start, stop)
+            advance(stop - start)
+    exact = plan.probes == 0
+    return [Outcome(total.squares(each.heads, each.targets, exact=exact), plan) for total, each in zip(totals, engines, strict=True)]
 
 
 def line(plan: Plan) -> str:

@@ -1,15 +1,15 @@
 """Global: how the output of a head depends on the input tokens (Hidden Token Attribution of head outputs)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
-from glocal.jacobian.plan import Plan
+from glocal.jacobian.plan import TOKEN_TANGENTS, Plan
 from glocal.jacobian.rates import products
 from glocal.jacobian.shares import errors, row_error, shares
-from glocal.methods._engines import Engines, Outcome
+from glocal.methods._engines import Engines, Outcome, together
 from glocal.models.freeze import frozen
 from glocal.models.observe import observe
 from glocal.models.outputs import check_attention_is_linear_in_values
@@ -35,6 +35,28 @@ def attribution(work: Work) -> Made:
     with _engines(work) as engines:
         outcome = engines.run(engines.plan())
     return _made(outcome, hidden=work.request.of == "hidden", wide=engines.x.dtype == torch.float64)
+
+
+def attribution_together(works: Sequence[Work]) -> list[Made] | None:
+    """`attribution` for texts of one length in one go; None where they would not fill a chunk together, or cannot share one."""
+    first = works[0]
+    request = first.request
+    if len(works) < 2 or request.freeze or request.times_input or request.probes == "auto" or request.engine not in ("auto", "straight"):
+        return None
+    with ExitStack() as stack:
+        engines = [stack.enter_context(_engines(work)) for work in works]
+        plan = engines[0].plan()
+        if plan.engine != "straight" or plan.chunks > 1 or (plan.probes > 0) != (request.probes is not None):
+            return None
+        if plan.tangents * len(engines[0].x) * len(works) > TOKEN_TANGENTS or plan.bytes * len(works) > request.memory:
+            return None
+        outcomes = together(engines, plan)
+    return [_made(outcome, hidden=request.of == "hidden", wide=engines[0].x.dtype == torch.float64) for outcome in outcomes]
+
+
+def room_for_others(tokens: int, width: int, probes: int | None) -> int:
+    """How many texts of so many tokens fill a chunk together."""
+    return max(1, TOKEN_TANGENTS // (tokens * tokens * (probes or width)))
 
 
 def plan_attribution(work: Work) -> Plan:

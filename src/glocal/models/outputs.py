@@ -1,6 +1,6 @@
 """The network as a function: hidden states at an origin -> outputs of every head (or layer), ready for forward mode."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -54,9 +54,9 @@ def check_origin(origin: str, source_layer: int, layers: int) -> None:
 class _Collector(Watcher):
     """Puts `x` in at the origin and keeps what comes out, up to the last layer asked for."""
 
-    def __init__(self, x: Tensor, origin: Origin, layers: Collection[int], hidden: bool, freeze_attention: bool):
+    def __init__(self, x: Tensor, origin: Origin, layers: Collection[int], hidden: bool, freeze_attention: bool, together: bool):
         self.x, self.origin, self.layers, self.hidden = x, origin, layers, hidden
-        self.freeze_attention = freeze_attention
+        self.freeze_attention, self.together = freeze_attention, together
         self.last = max(layers)
         self.kept: list[Tensor] = []
 
@@ -70,17 +70,17 @@ class _Collector(Watcher):
         if self.freeze_attention:
             output = with_tangent_of(output, attend(weights.detach(), values))
         if not self.hidden:
-            self._keep(index, output[0])
+            self._keep(index, output)
         return output
 
     def layer_output(self, index: int, hidden: Tensor) -> Tensor:
         if self.hidden:
-            self._keep(index, hidden[0])
+            self._keep(index, hidden)
         return hidden
 
     def _keep(self, index: int, value: Tensor) -> None:
         if index + 1 in self.layers:
-            self.kept.append(value)
+            self.kept.append(value if self.together else value[0])
         if index + 1 == self.last:
             raise _Enough
 
@@ -112,16 +112,20 @@ def outputs_function(
     of: str,
     layers: Collection[int],
     freeze: Collection[str] = (),
+    others: Sequence[Pass] = (),
 ) -> Callable[[Tensor], tuple[Tensor, ...]]:
     """x [n, d] -> one tensor per layer in `layers` (ascending): head outputs [n, H, d_v], or layer outputs [n, d].
 
+    With the passes of `others`, texts of the same length, everything has a first dimension more: the texts, `seen` first.
     The model must be instrumented (and frozen, for norms and activations) while the function is in use.
     """
 
+    inputs = {name: torch.cat([each.inputs[name] for each in (seen, *others)]) for name in seen.inputs} if others else seen.inputs
+
     def outputs(x: Tensor) -> tuple[Tensor, ...]:
-        collector = _Collector(x[None], origin, layers, of == "hidden", "attention" in freeze)
+        collector = _Collector(x if others else x[None], origin, layers, of == "hidden", "attention" in freeze, bool(others))
         with watching(collector), suppress(_Enough):
-            model(**call_arguments(model, seen.inputs))
+            model(**call_arguments(model, inputs))
         return tuple(collector.kept)
 
     return outputs

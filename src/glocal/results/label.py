@@ -22,6 +22,7 @@ _LONG_NAMES = {
     "attribution_se": "standard error of the share of the gradient attribution",
     "attribution_norm_se": "standard error of the gradient attribution",
     "discrepancy_<measure>": "{} between attention and attribution",
+    "bias_<measure>": "bias of the {} that a sketch's noise causes",
     "ladder_<measure>": "mean {} between attention and the attribution to the input of layer source_layer + 1",
 }
 

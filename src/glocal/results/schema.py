@@ -33,6 +33,7 @@ VARIABLES = {
     "attribution_se": Rule((HEAD_MAP, LAYER_MAP), "share"),
     "attribution_norm_se": Rule((HEAD_MAP, LAYER_MAP), "norm of a Jacobian block"),
     "discrepancy_<measure>": Rule(((LAYER, HEAD, TARGET),), ""),
+    "bias_<measure>": Rule(((LAYER, HEAD, TARGET),), ""),
     "ladder_<measure>": Rule(((LAYER, HEAD, SOURCE_LAYER),), ""),
     "<method>": Rule((HEAD_MAP, LAYER_MAP, (SOURCE,)), "", ("long_name", "unit", "method")),
 }

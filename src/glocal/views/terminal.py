@@ -96,6 +96,11 @@ def _how(story: xarray.Dataset) -> str:
     if error is None:
         return text + (f", {facts.accuracy(story)}" if facts.accuracy(story) else "")
     shares = f", standard error of a share {numbers.overall(story['attribution_se'].values):.3f}" if "attribution_se" in story else ""
+    shares += "".join(
+        f", noise moves {name.removeprefix('mean_bias_')} by {value:+.4f}"
+        for name, value in attributes["error_estimate"].items()
+        if name.startswith("mean_bias_")
+    )
     return f"{text}\nSketch: error estimate {error:.3f} (mean total variation of a row){shares}"
 
 
