@@ -1,7 +1,9 @@
 """Shared by all tests: no network, no progress bars, one real model loaded once."""
 
 import os
+import tempfile
 
+os.environ["GLOCAL_CACHE_DIR"] = tempfile.mkdtemp(prefix="glocal-tests-")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest

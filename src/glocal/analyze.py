@@ -227,7 +227,9 @@ def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: floa
     ]
     variables = {name: value for each in made for name, value in each.variables.items()}
     variables |= discrepancies(variables, job.measures)
-    biases = noise_biases(variables, job.measures, job.request.seed)
+    estimates = [each.facts.get("error_estimate", {}) for each in made]
+    inflation = next((each["inflation_of_standard_errors"] for each in estimates if "inflation_of_standard_errors" in each), 1.0)
+    biases = noise_biases(variables, job.measures, inflation=inflation, seed=job.request.seed)
     if job.settings["ladder"]:
         variables |= ladder_discrepancies(work, job.measures)
     request = work.request

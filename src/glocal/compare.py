@@ -29,11 +29,11 @@ def discrepancies(variables: Mapping[str, Tensor], measures: Mapping[str, Callab
     return {f"discrepancy_{name}": discrepancy(measure, local, overall).to(overall.dtype) for name, measure in measures.items()}
 
 
-def noise_biases(variables: Mapping[str, Tensor], measures: Mapping[str, Callable], seed: int) -> dict[str, Tensor]:
+def noise_biases(variables: Mapping[str, Tensor], measures: Mapping[str, Callable], *, inflation: float, seed: int) -> dict[str, Tensor]:
     """`bias_<measure>` [layer, head, target]: by how much the noise of a sketch is expected to move the discrepancy; nothing if exact.
 
     The mean over DRAWS of D(attention, noisy again) - D(attention, sketch), where the sketch's norms are given noise of their standard
-    errors once more. Subtract it to correct; divergences come out too large, since noise makes any two rows less alike. To first order in
+    errors (without their `inflation`) once more. Subtract it to correct; divergences come out too large, since noise makes any two rows less alike. To first order in
     the variance; noisy itself for one target, steady in means.
     """
     wanted = ("attention", "attribution_norm", "attribution_norm_se")
@@ -44,7 +44,7 @@ def noise_biases(variables: Mapping[str, Tensor], measures: Mapping[str, Callabl
     moved = {name: torch.zeros(norm.shape[:-1], dtype=torch.float64, device=norm.device) for name in measures}
     for _ in range(DRAWS):
         noise = torch.randn(norm.shape, generator=generator, dtype=torch.float64).to(norm.device)
-        again = (norm + noise * error).abs()
+        again = (norm + noise * error / inflation).abs()
         for name, measure in measures.items():
             moved[name] += discrepancy(measure, local, again) - discrepancy(measure, local, norm)
     return {f"bias_{name}": (value / DRAWS).to(variables["attribution_norm"].dtype) for name, value in moved.items()}

@@ -135,8 +135,10 @@ def seconds_of(time: str | float | None) -> float | None:
     """Seconds, or a text such as "90s" or "5min" -> seconds; None is no limit; raises `ChoiceError`."""
     if time is None or str(time).strip().lower() == "none":
         return None
+    if isinstance(time, int | float) and not isinstance(time, bool) and time > 0:
+        return float(time)
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(s|min|h)?\s*", str(time))
-    if isinstance(time, bool) or match is None:
+    if not isinstance(time, str) or match is None:
         raise ChoiceError(
             "The time budget cannot be read.",
             asked=f"time={time!r}",

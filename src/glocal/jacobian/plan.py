@@ -90,7 +90,7 @@ def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: 
         bytes=needed(chunk),
         seconds=total * measured.seconds + chunks * measured.small.seconds,
         flops=measured.flops * total + measured.primal.flops * chunks,
-        reason=_why(chunks, fit, sources),
+        reason=_why(chunks, fit, max(1, TOKEN_TANGENTS // sources)),
     )
 
 
@@ -135,7 +135,7 @@ def plan_collapsed(
         bytes=needed(chunk),
         seconds=width * measured.seconds + carried / rate + moved / carrying.memory + chunks * len(layouts) * 4e-4 + measured.small.seconds,
         flops=carried + made,
-        reason=_why(chunks, fit, sources),
+        reason=_why(chunks, fit, max(1, TOKEN_TANGENTS // sources)),
     )
 
 
@@ -158,7 +158,8 @@ def plan_reverse(measured: Measured, pulls: Sequence[int], *, layers: int, sourc
     fit = int(((memory - results - SCRATCH) / OVERHEAD - kept) // each)
     if fit < 1:
         raise _too_small(memory, needed(1), sources)
-    chunk = min(fit, max(1, TOKEN_TANGENTS // sources), max(pulls))
+    best = min(max(1, TOKEN_TANGENTS // sources), max(pulls))
+    chunk = min(fit, best)
     chunks = sum(-(-pull // chunk) for pull in pulls)
     depth = sum(pull * (layer + 1) / layers for layer, pull in enumerate(pulls))
     return Plan(
@@ -170,7 +171,7 @@ def plan_reverse(measured: Measured, pulls: Sequence[int], *, layers: int, sourc
         bytes=needed(chunk),
         seconds=1.3 * depth * measured.seconds + chunks * measured.small.seconds,
         flops=measured.flops * depth + measured.primal.flops,
-        reason=_why(chunks, fit, sources),
+        reason=_why(chunks, fit, best),
     )
 
 
@@ -191,10 +192,10 @@ def _chunks(size: int, sources: int, per_source: int) -> tuple[int, int]:
     return -(-per_source // pieces), pieces * sources
 
 
-def _why(chunks: int, fit: int, sources: int) -> str:
+def _why(chunks: int, fit: int, best: int) -> str:
     if chunks == 1:
         return "all directions at once"
-    return "as the memory budget allows" if fit < max(1, TOKEN_TANGENTS // sources) else "the size that runs fastest"
+    return "as the memory budget allows" if fit < best else "the size that runs fastest"
 
 
 def _too_small(memory: int, enough: int, sources: int) -> MemoryBudgetError:

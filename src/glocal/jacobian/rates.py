@@ -33,7 +33,7 @@ def machine_rates(dtype: torch.dtype, device: torch.device) -> Rates:
     key = _key(dtype, device)
     path = cache_folder() / "machine.json"
     known: dict = {}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(path.read_text(encoding="utf-8")))
     with suppress(KeyError, TypeError):
         return Rates(**known[key])

@@ -119,7 +119,7 @@ def _steadied(value: Float[Tensor, "target head source"], variance: Float[Tensor
 
 
 def inflation(directions: int, width: int) -> float:
-    """Student's t over the normal quantile with 3 k degrees of freedom (calibrated on a trained model); 1 for all directions."""
+    """Student's t over the normal quantile with 2 k degrees of freedom (calibrated on a trained model); 1 for all directions."""
     if directions >= width:
         return 1.0
-    return float(special.stdtrit(3 * directions, 0.975) / special.ndtri(0.975))
+    return float(special.stdtrit(2 * directions, 0.975) / special.ndtri(0.975))

@@ -87,6 +87,7 @@ def _made(outcome: Outcome, *, hidden: bool, wide: bool) -> Made:
             "attribution_norm_se": torch.stack([each.of_norm for each in errors(squares)]),
         }
         facts["error_estimate"]["mean_total_variation_of_a_row"] = row_error(squares)
+        facts["error_estimate"]["inflation_of_standard_errors"] = squares.inflation
     if outcome.check is not None:
         facts["error_estimate"]["largest_difference_to_straight"] = outcome.check.largest
         facts["error_estimate"]["mean_difference_of_norms_to_straight"] = outcome.check.norms
