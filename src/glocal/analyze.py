@@ -4,6 +4,7 @@ import inspect
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter
@@ -17,6 +18,7 @@ from glocal.compare import discrepancies, ladder_discrepancies, noise_biases
 from glocal.jacobian.plan import Plan
 from glocal.methods.attribution import attribution, attribution_together, plan_attribution, room_for_others
 from glocal.models.encode import encode, several
+from glocal.models.groups import group_numbers, grouped
 from glocal.models.instrument import instrumented
 from glocal.models.load import in_precision, load, weights_fingerprint
 from glocal.models.observe import PreTrainedModel, body, observe
@@ -49,6 +51,7 @@ def analyze(
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     targets: Sequence[int] | None = None,
+    groups: str | Sequence[int] | None = None,
     seed: int = 0,
     memory: str | int = "4GiB",
     precision: str | None = None,
@@ -72,6 +75,8 @@ def analyze(
     the estimated `error` (mean total variation of a row) is met.
     `time`: seconds that exact results may take with engine "auto"; beyond that a sketch of `error` is made, with a notice. None: no limit.
     `layers`, `heads` count from 1, `targets` are positions from 0; None is all.
+    `groups`: sources taken together: "word", "sentence", "segment", or a number for every token. A sketch then costs as many directions as
+    there are groups. Norms are those of the whole block, attention is summed.
     `precision`: None as the model is; "float64" and "float32" on a copy if need be; "reduced_products" (bfloat16 or TF32 products of a
     float32 model) and "bfloat16" (tangents carried in it) are faster, and note their difference along a few directions.
     `memory`: budget beyond the model and what the process holds. `progress`: None, True, False or a function (done, total).
@@ -81,7 +86,7 @@ def analyze(
     """
     request = _request(locals())
     job = _prepared(
-        request, model, tokenizer, _Asked(methods, measures, ladder, truncation, progress), trust_remote_code, allow_pickle
+        request, model, tokenizer, _Asked(methods, measures, ladder, groups, truncation, progress), trust_remote_code, allow_pickle
     )  # fmt: skip
     texts = several(text)
     return _story(job, _encoded(job, text)) if texts is None else _stories(job, [_encoded(job, each) for each in texts])
@@ -99,7 +104,7 @@ def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any
         _request(given),
         model,
         tokenizer,
-        _Asked((), (), False, given["truncation"], False),
+        _Asked((), (), False, given["groups"], given["truncation"], False),
         given["trust_remote_code"],
         given["allow_pickle"],
     )
@@ -113,6 +118,7 @@ class _Asked(NamedTuple):
     methods: Names
     measures: Names
     ladder: bool
+    groups: str | Sequence[int] | None
     truncation: bool
     progress: Choice
 
@@ -159,6 +165,7 @@ def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust
             "measures": list(measures),
             "ladder": asked.ladder,
             "truncation": asked.truncation,
+            "groups": asked.groups if asked.groups is None or isinstance(asked.groups, str) else list(asked.groups),
         },
         progress=asked.progress,
         known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
@@ -169,7 +176,10 @@ def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust
 def _look(job: _Job, tokens: Tokens) -> Work:
     """One pass of an instrumented network."""
     seen = observe(job.network, tokens.inputs)
-    return Work(job.network, seen, job.request.resolved(seen), partial(tracker, job.progress), job.learnt)
+    request = job.request.resolved(seen)
+    if job.settings["groups"] is not None:
+        request = replace(request, groups=group_numbers(tokens, job.settings["groups"]))
+    return Work(job.network, seen, request, partial(tracker, job.progress), job.learnt)
 
 
 def _encoded(job: _Job, text: Any) -> Tokens:
@@ -240,6 +250,7 @@ def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: floa
     return label(
         variables | biases,
         tokens,
+        sources=tokens if request.groups is None else grouped(tokens, request.groups),
         layers=request.layers or (),
         heads=request.heads if request.of != "hidden" or "attention" in variables else None,
         targets=request.targets or (),
@@ -250,6 +261,7 @@ def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: floa
 def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Sequence[Made], settings: dict[str, Any]) -> dict[str, Any]:
     parameter = next(network.parameters())
     asked = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(request).items()}
+    asked["groups"] = settings["groups"]
     facts: dict[str, Any] = {
         "glocal_version": glocal.__version__,
         "torch_version": version("torch"),

@@ -96,6 +96,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=choices.PRECISIONS, help="type of the computation (default: as the model)")
     for name in ("layers", "heads", "targets"):
         parser.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
+    parser.add_argument("--groups", metavar="G", help="sources taken together: word, sentence, segment, or a number per token: 0,1,1,2")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sketch (default: 0)")
     parser.add_argument("--memory", default="4GiB", help="budget beyond the model (default: 4GiB)")
     parser.add_argument("--truncation", action="store_true", help="cut texts that are longer than the model")
@@ -142,12 +143,15 @@ def _plan(parsed: argparse.Namespace) -> int:
 
 _PASSED = (
     "model", "methods", "measures", "of", "origin", "source_layer", "freeze", "ladder", "norm", "times_input", "engine", "probes", "error",
-    "time", "precision", "layers", "heads", "targets", "seed", "memory", "truncation", "trust_remote_code", "allow_pickle",
+    "time", "precision", "layers", "heads", "targets", "groups", "seed", "memory", "truncation", "trust_remote_code", "allow_pickle",
 )  # fmt: skip
 
 
 def _passed(parsed: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(parsed, name) for name in _PASSED}
+    passed = {name: getattr(parsed, name) for name in _PASSED}
+    if parsed.groups and parsed.groups[:1].isdigit():
+        passed["groups"] = _ranges(parsed.groups)
+    return passed
 
 
 def _text(parsed: argparse.Namespace) -> Any:

@@ -33,8 +33,8 @@ def noise_biases(variables: Mapping[str, Tensor], measures: Mapping[str, Callabl
     """`bias_<measure>` [layer, head, target]: by how much the noise of a sketch is expected to move the discrepancy; nothing if exact.
 
     The mean over DRAWS of D(attention, noisy again) - D(attention, sketch), where the sketch's norms are given noise of their standard
-    errors (without their `inflation`) once more. Subtract it to correct; divergences come out too large, since noise makes any two rows less alike. To first order in
-    the variance; noisy itself for one target, steady in means.
+    errors (without their `inflation`) once more. Subtract it to correct; divergences come out too large, since noise makes any two rows
+    less alike. To first order in the variance; noisy itself for one target, steady in means.
     """
     wanted = ("attention", "attribution_norm", "attribution_norm_se")
     if any(name not in variables for name in wanted) or variables["attention"].dim() != variables["attribution_norm"].dim():

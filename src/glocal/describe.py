@@ -27,6 +27,13 @@ def describe(story: xarray.Dataset, *, patterns: Sequence[str | Callable] | None
     Raises `StoryError` if the Story has neither map or does not follow the schema.
     """
     check(story)
+    if story.attrs["settings"].get("groups") is not None:
+        raise StoryError(
+            "Patterns are about tokens, and here sources are groups of them.",
+            asked=f"a Story with groups={story.attrs['settings']['groups']!r}",
+            allowed="Stories whose sources are tokens",
+            do="analyse without groups",
+        )
     present = [name for name in MAPS if name in story]
     if not present:
         raise StoryError(

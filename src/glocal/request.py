@@ -35,6 +35,7 @@ class Request:
     error: float = 0.02
     time: float | None = 60.0
     precision: str | None = None
+    groups: tuple[int, ...] | None = None  # the source of every token, once the text is known
 
     def __post_init__(self) -> None:
         one_of("of", self.of, OF)

@@ -70,17 +70,20 @@ class Measured:
         return self.flops / (self.rates.products * PRODUCTS) + PASSES * moved / self.rates.memory
 
 
-def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: int, results: int) -> Plan:
+def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: int, results: int, tokens: int | None = None) -> Plan:
     """Straight forward mode of `per_source` directions for each source within `memory` bytes; `results` is what accumulating takes.
+
+    `tokens`: how many there are, if sources are groups of them.
 
     Raises `MemoryBudgetError` naming what would be enough.
     """
-    total = sources * per_source
+    total, tokens = sources * per_source, tokens or sources
     needed = lambda chunk: int((measured.primal.bytes + measured.bytes * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
     fit = int(((memory - results - SCRATCH) / OVERHEAD - measured.primal.bytes) // measured.bytes)
     if fit < 1:
-        raise _too_small(memory, needed(1), sources)
-    chunk, chunks = _chunks(min(fit, max(1, TOKEN_TANGENTS // sources)), sources, per_source)
+        raise _too_small(memory, needed(1), tokens)
+    best = max(1, TOKEN_TANGENTS // tokens)
+    chunk, chunks = _chunks(min(fit, best), sources, per_source)
     return Plan(
         engine="straight",
         probes=0,
@@ -90,7 +93,7 @@ def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: 
         bytes=needed(chunk),
         seconds=total * measured.seconds + chunks * measured.small.seconds,
         flops=measured.flops * total + measured.primal.flops * chunks,
-        reason=_why(chunks, fit, max(1, TOKEN_TANGENTS // sources)),
+        reason=_why(chunks, fit, best),
     )
 
 

@@ -38,7 +38,7 @@ class Accumulator:
     that share a chunk: k (k - 1) / 2 numbers instead of the k whose sample variance one would take.
     """
 
-    def __init__(self, maps: Sequence[Tensor | None], sources: int, width: int):
+    def __init__(self, maps: Sequence[Tensor | None], sources: int, width: int | Float[Tensor, " source"]):
         self.maps, self.sources, self.width = maps, sources, width
         self.total: list[Tensor] = []
         self.pairs: list[Tensor] = []
@@ -83,7 +83,7 @@ class Accumulator:
     def squares(self, heads: Sequence[int] | None, targets: Sequence[int], *, exact: bool) -> Squares:
         """The norms of the chosen heads (from 0; None is all) and targets."""
         k, d = self.directions, self.width
-        picked = [self._pick(total, heads, targets) * (d / k) for total in self.total]
+        picked = [self._pick(total * (d / k), heads, targets) for total in self.total]
         if exact:
             return Squares(tuple(picked))
         to_variance = 2 * d * (d - k) / k / max(self.pair_count, 1)
@@ -91,11 +91,21 @@ class Accumulator:
             self._pick(_steadied(total * (d / k), pairs * to_variance, self.pair_count / 2), heads, targets)
             for total, pairs in zip(self.total, self.pairs, strict=True)
         ]
-        return Squares(tuple(picked), tuple(variances), inflation=inflation(k, d))
+        return Squares(tuple(picked), tuple(variances), inflation=inflation(k, d if isinstance(d, int) else int(d.max())))
 
     def _pick(self, value: Tensor, heads: Sequence[int] | None, targets: Sequence[int]) -> Tensor:
         chosen = value[list(targets)]
         return (chosen if heads is None else chosen[:, list(heads)]).transpose(0, 1).contiguous()
+
+
+def summed(squares: Squares, groups: Sequence[int]) -> Squares:
+    """Exact squares of groups of tokens: ||[J_1 J_2 ...]||_F^2 = sum of ||J_j||_F^2 over the group."""
+    of = torch.tensor(groups)
+    made = []
+    for value in squares.value:
+        total = value.new_zeros(*value.shape[:-1], max(groups) + 1)
+        made.append(total.index_add_(-1, of.to(value.device), value))
+    return Squares(tuple(made))
 
 
 # Pairs of directions that count as much as the mean over the other blocks of a head (calibrated on a trained model; see benchmarks).

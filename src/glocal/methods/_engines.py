@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from glocal.errors import MemoryBudgetError, ModelError
+from glocal.errors import ChoiceError, MemoryBudgetError, ModelError
 from glocal.jacobian.collapsed import Carrier, entrance_map
 from glocal.jacobian.features import feature_maps, features
 from glocal.jacobian.maps import Layer, Layout, Maps, NotCollapsible, layout_of, make_maps, tolerance
@@ -18,7 +18,7 @@ from glocal.jacobian.rates import machine_rates, products
 from glocal.jacobian.reverse import Cotangents, make_cotangents, reverse
 from glocal.jacobian.seeds import Seeds, make_seeds
 from glocal.jacobian.shares import row_error
-from glocal.jacobian.squares import Accumulator, Push, Squares
+from glocal.jacobian.squares import Accumulator, Push, Squares, summed
 from glocal.jacobian.straight import push, straight
 from glocal.models.outputs import outputs_function
 from glocal.models.parts import entrance, parts
@@ -91,12 +91,22 @@ class Engines:
         return replace(chosen, reason=f"{reason}; {chosen.reason}")
 
     def _choose(self, probes: int | None) -> Plan:
+        request = self.request
         engines = {"straight": self._straight, "collapsed": self._collapsed, "reverse": self._reverse}
-        asked = self.request.engine
+        asked = request.engine
+        if request.groups is not None and probes is not None and asked in ("collapsed", "reverse"):
+            raise ChoiceError(
+                f"The {asked} engine cannot sketch groups of tokens.",
+                asked=f"groups with probes={probes}, engine={asked!r}",
+                allowed="engine='straight' or 'auto', or probes=None (exact)",
+                do="choose one of these",
+            )
         if asked != "auto":
             return replace(engines[asked](probes), probes=probes or 0)
         if probes is not None:
             del engines["reverse"]  # its directions are drawn among the outputs: another sketch, to be asked for by name
+            if request.groups is not None:
+                del engines["collapsed"]  # carries directions of one token
         plans, refusals = [], []
         for plan in engines.values():
             try:
@@ -145,10 +155,15 @@ class Engines:
     def _per_source(self, probes: int | None) -> int:
         return self.x.shape[1] if probes is None else probes
 
+    def _sources(self, probes: int | None) -> int:
+        groups = self.request.groups
+        return len(self.x) if groups is None or probes is None else max(groups) + 1
+
     def _straight(self, probes: int | None) -> Plan:
         return plan_straight(
             self.measured,
-            sources=len(self.x),
+            tokens=len(self.x),
+            sources=self._sources(probes),
             per_source=self._per_source(probes),
             memory=self.request.memory,
             results=self._results(probes),
@@ -203,13 +218,27 @@ class Engines:
             except NotCollapsible as reason:
                 notes += (f"The collapsed engine fell back to straight forward mode: {reason}.",)
                 plan = replace(self._straight(plan.probes or None), probes=plan.probes, reason=f"collapsed fell back: {reason}")
-        total = Accumulator(self.features, len(self.x), self.x.shape[1])
+        total = self._accumulator(plan)
         self._add(total, pushed, plan, 0, self._first_round(plan))
         while self._adaptive(plan) and (wanted := self._wanted(total)) > total.directions:
             self._add(total, pushed, plan, total.directions, wanted)
-        probes = 0 if plan.probes == 0 or total.directions == self.x.shape[1] else total.directions
-        plan = replace(plan, probes=probes, tangents=total.directions * len(self.x))
-        return Outcome(total.squares(self.heads, self.targets, exact=probes == 0), plan, notes, check)
+        whole = total.directions == self.x.shape[1] and total.sources == len(self.x)
+        probes = 0 if plan.probes == 0 or whole else total.directions
+        plan = replace(plan, probes=probes, tangents=total.directions * total.sources)
+        return Outcome(self._by_group(total.squares(self.heads, self.targets, exact=probes == 0)), plan, notes, check)
+
+    def _accumulator(self, plan: Plan) -> Accumulator:
+        width, groups = self.x.shape[1], self.request.groups
+        if groups is None or plan.probes == 0:
+            return Accumulator(self.features, len(self.x), width)
+        sizes = torch.bincount(torch.tensor(groups, device=self.x.device))
+        return Accumulator(self.features, len(sizes), sizes.double() * width)
+
+    def _by_group(self, squares: Squares) -> Squares:
+        groups = self.request.groups
+        if groups is None or squares.value[0].shape[-1] != len(groups):
+            return squares
+        return summed(squares, groups)
 
     def _adaptive(self, plan: Plan) -> bool:
         return self.request.probes == "auto" or (self.request.probes is None and plan.probes > 0)
@@ -218,7 +247,13 @@ class Engines:
         return min(PILOT, plan.probes) if self._adaptive(plan) else plan.probes
 
     def _add(self, total: Accumulator, pushed: Callable[[Seeds], Push], plan: Plan, start: int, stop: int) -> None:
-        seeds = make_seeds(self.x, probes=stop or None, seed=self.request.seed, times_input=self.request.times_input).since(start)
+        seeds = make_seeds(
+            self.x,
+            probes=stop or None,
+            seed=self.request.seed,
+            times_input=self.request.times_input,
+            groups=None if stop == 0 else self.request.groups,
+        ).since(start)
         share = seeds.total / max(1, plan.tangents)
         with self.work.track(seeds.total, plan.seconds * share, line(plan)) as advance:
             total.run(pushed(seeds), seeds, plan.chunk, advance)
@@ -247,7 +282,7 @@ class Engines:
                 chunk=plan.chunk,
                 advance=advance,
             )
-        return Outcome(squares, plan)
+        return Outcome(self._by_group(squares), plan)
 
     def _cotangents(self, probes: int | None) -> list[Cotangents]:
         width = self.work.seen.hidden[0].shape[1] if self.hidden else self.work.seen.head[0].shape[2]

@@ -17,11 +17,16 @@ from glocal.request import Made, Work
 def attention(work: Work) -> Made:
     """Attention weights A[layer, head, target, source] (shares).
 
-    Rows sum to one, except in families with attention sinks, where the sink's share is missing. Fully masked rows are NaN.
+    Rows sum to one, except in families with attention sinks, where the sink's share is missing. Fully masked rows are NaN. Of sources that
+    are groups of tokens, the sum.
     """
     request = work.request
     assert request.layers and request.heads and request.targets
     maps = torch.stack([work.seen.attention[layer - 1] for layer in request.layers])
     heads = torch.tensor([head - 1 for head in request.heads], device=maps.device)
     targets = torch.tensor(request.targets, device=maps.device)
-    return Made({"attention": maps.index_select(1, heads).index_select(2, targets)}, {})
+    chosen = maps.index_select(1, heads).index_select(2, targets)
+    if request.groups is not None:
+        groups = torch.tensor(request.groups, device=maps.device)
+        chosen = chosen.new_zeros(*chosen.shape[:-1], max(request.groups) + 1).index_add_(-1, groups, chosen)
+    return Made({"attention": chosen}, {})

@@ -41,7 +41,14 @@ def attribution_together(works: Sequence[Work]) -> list[Made] | None:
     """`attribution` for texts of one length in one go; None where they would not fill a chunk together, or cannot share one."""
     first = works[0]
     request = first.request
-    if len(works) < 2 or request.freeze or request.times_input or request.probes == "auto" or request.engine not in ("auto", "straight"):
+    if (
+        len(works) < 2
+        or request.groups is not None
+        or request.freeze
+        or request.times_input
+        or request.probes == "auto"
+        or request.engine not in ("auto", "straight")
+    ):
         return None
     with ExitStack() as stack:
         engines = [stack.enter_context(_engines(work)) for work in works]

@@ -35,14 +35,17 @@ def label(
     heads: Sequence[int] | None,
     targets: Sequence[int],
     attributes: Mapping[str, Any],
+    sources: Tokens | None = None,
 ) -> xarray.Dataset:
     """The Story of `variables`, whose axes are those of docs/story.md in that order, for these layers, heads (from 1) and targets (from 0).
 
+    `sources`: what the sources are, if they are groups of tokens.
     float32 and float64 are kept, other floats become float32. Adds `glocal_schema`, `not_finite` and `masked_rows` to the attributes:
     a row of `attention` that is NaN for all sources is masked, and NaN of any variable in it is counted there, not as `not_finite`.
     Raises `StoryError` for a shape that does not fit, and for whatever `check` refuses.
     """
-    indices = {LAYER: layers, HEAD: heads, TARGET: targets, SOURCE: range(len(tokens))}
+    along = {TARGET: tokens, SOURCE: sources or tokens}
+    indices = {LAYER: layers, HEAD: heads, TARGET: targets, SOURCE: range(len(along[SOURCE]))}
     arrays = {name: xarray.Variable(_dims(name, value, indices), _numpy(name, value), _said(name)) for name, value in variables.items()}
     used = {dim for array in arrays.values() for dim in array.dims}
     if SOURCE_LAYER in used:
@@ -51,7 +54,9 @@ def label(
         dim: (dim, numpy.asarray(numbers, dtype=numpy.int64)) for dim, numbers in indices.items() if dim in used or dim != HEAD
     }
     for position in POSITIONS:
-        coordinates |= {token_coordinate(position, field): _described(tokens, position, field, indices[position] or ()) for field in FIELDS}
+        coordinates |= {
+            token_coordinate(position, field): _described(along[position], position, field, indices[position] or ()) for field in FIELDS
+        }
     story = xarray.Dataset(arrays, coordinates, dict(attributes))
     masked = _masked(story)
     story.attrs |= {"glocal_schema": VERSION, "not_finite": list(_not_finite(story, masked)), "masked_rows": int(masked.sum())}

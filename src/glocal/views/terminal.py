@@ -46,7 +46,8 @@ def _columns(story: xarray.Dataset) -> list[Column]:
         for measure in measures(story)
     ]
     found = numbers.maps(story)
-    columns += [("own-token", name, numbers.mean(numbers.own_share(array)), True) for name, array in found.items()]
+    if not numbers.grouped(story):
+        columns += [("own-token", name, numbers.mean(numbers.own_share(array)), True) for name, array in found.items()]
     if numbers.has_special(story):
         columns += [("special tokens", name, numbers.mean(numbers.special_share(array, story)), True) for name, array in found.items()]
     return columns
@@ -150,7 +151,9 @@ def _summary(story: xarray.Dataset) -> dict[str, Any]:
     """`by_layer` and `by_head` [layer][head]: the means that the terminal shows, by name."""
     grids = {f"discrepancy_{measure.name}": numbers.discrepancy(story, measure.name) for measure in measures(story)}
     for name, array in numbers.maps(story).items():
-        grids |= {f"own_share_{name}": numbers.own_share(array), f"special_share_{name}": numbers.special_share(array, story)}
+        grids[f"special_share_{name}"] = numbers.special_share(array, story)
+        if not numbers.grouped(story):
+            grids[f"own_share_{name}"] = numbers.own_share(array)
     return {
         "by_layer": {name: finite(numbers.mean(grid)) for name, grid in grids.items()},
         "by_head": {name: finite(grid) for name, grid in grids.items()},

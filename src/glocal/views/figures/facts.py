@@ -7,6 +7,7 @@ import numpy
 import xarray
 
 from glocal.dims import HEAD, SOURCE
+from glocal.views.figures import numbers
 from glocal.views.figures.visible import visible
 
 _MANY_TOKENS = 60
@@ -23,7 +24,8 @@ def title(story: xarray.Dataset) -> str:
 
 def size(story: xarray.Dataset) -> str:
     """Tokens, layers and heads."""
-    parts = [counted(story.sizes[SOURCE], "token"), counted(story.sizes["layer"], "layer")]
+    many = counted(story.sizes[SOURCE], "group") + " of tokens" if numbers.grouped(story) else counted(story.sizes[SOURCE], "token")
+    parts = [many, counted(story.sizes["layer"], "layer")]
     if story.sizes["target"] != story.sizes[SOURCE]:
         parts.insert(1, counted(story.sizes["target"], "target"))
     return ", ".join(parts) + (f" x {counted(story.sizes[HEAD], 'head')}" if HEAD in story.sizes else "")

@@ -14,6 +14,7 @@ from typing import Any
 import xarray
 
 from glocal.errors import StoryError
+from glocal.views.figures import numbers
 from glocal.views.figures.payload import payload
 from glocal.views.figures.visible import shortened
 
@@ -44,7 +45,14 @@ def report(story: xarray.Dataset, path: str | os.PathLike[str], *, overwrite: bo
 
 
 def render(story: xarray.Dataset) -> str:
-    """The report as a text."""
+    """The report as a text. Raises `StoryError` for a Story whose sources are groups, which this page cannot draw yet."""
+    if numbers.grouped(story):
+        raise StoryError(
+            "The report cannot draw sources that are groups of tokens yet.",
+            asked=f"a Story with groups={story.attrs['settings']['groups']!r}",
+            allowed="Stories whose sources are tokens",
+            do="analyse without groups; or plot story.attribution, which xarray does",
+        )
     data = payload(story)
     style, script = _file("explorer.css"), _file("explorer.js")
     parts = {
