@@ -7,7 +7,8 @@ from families import FAMILIES, ids, make_model, model
 from jacobians import encoding
 
 import glocal
-from glocal.jacobian.maps import Layer, layout_of, make_maps
+from glocal.jacobian.layout import Layer, layout_of
+from glocal.jacobian.making import make_maps
 from glocal.models.instrument import instrumented
 from glocal.models.observe import observe
 from glocal.models.parts import parts

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from glocal.errors import MemoryBudgetError
-from glocal.jacobian.maps import Layout
+from glocal.jacobian.layout import Layout
 from glocal.jacobian.meter import Cost
 from glocal.jacobian.plan import Measured, fastest, plan_collapsed, plan_reverse, plan_straight
 from glocal.jacobian.rates import Rates

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from glocal.jacobian.maps import Maps, token_wise
+from glocal.jacobian.making import token_wise
+from glocal.jacobian.maps import Maps
 from glocal.jacobian.seeds import Seeds
 from glocal.jacobian.squares import Push
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from glocal.errors import MemoryBudgetError
-from glocal.jacobian.maps import Layout
+from glocal.jacobian.layout import Layout
 from glocal.jacobian.meter import Cost
 from glocal.jacobian.rates import Rates
 
