@@ -1,8 +1,6 @@
-"""Exact attribution of all heads of MiniLM: glocal against torch's own ways, side by side in one run.
+"""Exact attribution of all heads: glocal's engines against torch's own ways, side by side in one run.
 
-    python -m benchmarks.exact [--rounds 3] [--tokens 4 9 16]
-
-jacfwd has no chunks: its memory grows with the square of the number of tokens (--skip jacfwd:16 where that is too much).
+    python -m benchmarks.exact [--rounds 2] [--cases minilm:9 minilm:22 base:16]
 
 Contestants take turns, each in a fresh process; ratios are of minima, beside them the spread (largest / smallest) of each contestant.
 """
@@ -12,51 +10,75 @@ import json
 import subprocess
 import sys
 
-from benchmarks.contestant import CONTESTANTS
+# What every contestant runs of its directions or components in each case; the rest is extrapolated. Left out: too long or too large.
+CASES: dict[str, dict[str, float]] = {
+    "minilm:4": {
+        "glocal": 1, "glocal, straight": 1, "glocal, collapsed": 1, "jacrev": 1, "jacrev, chunks of 512": 1, "jacfwd": 1,
+        "batched autograd.grad": 1, "one neuron at a time": 0.02,
+    },
+    "minilm:9": {
+        "glocal, straight": 1, "glocal, collapsed": 1, "glocal, collapsed, reduced products": 1, "glocal, collapsed, bfloat16": 1,
+        "glocal, sketch of 16": 1, "jacrev": 0.125, "jacrev, chunks of 512": 0.125, "batched autograd.grad": 0.125,
+        "one neuron at a time": 0.01,
+    },
+    "minilm:16": {
+        "glocal, straight": 1, "glocal, collapsed": 1, "glocal, collapsed, reduced products": 1, "glocal, collapsed, bfloat16": 1,
+        "glocal, sketch of 16": 1, "jacrev, chunks of 512": 0.0625, "batched autograd.grad": 0.0625, "one neuron at a time": 0.005,
+    },
+    "minilm:22": {
+        "glocal, straight": 0.5, "glocal, collapsed": 1, "glocal, collapsed, reduced products": 1, "glocal, collapsed, bfloat16": 1,
+        "glocal, sketch of 16": 1, "batched autograd.grad": 0.03, "one neuron at a time": 0.003,
+    },
+    "minilm:32": {
+        "glocal, straight": 0.25, "glocal, collapsed": 1, "glocal, collapsed, bfloat16": 1, "glocal, sketch of 16": 1,
+        "batched autograd.grad": 0.02, "one neuron at a time": 0.002,
+    },
+    "base:16": {
+        "glocal, straight": 0.1, "glocal, collapsed": 0.5, "glocal, collapsed, reduced products": 0.5, "glocal, collapsed, bfloat16": 0.5,
+        "glocal, sketch of 16": 1, "batched autograd.grad": 0.005, "one neuron at a time": 0.0005,
+    },
+}  # fmt: skip
 
-# Share of output components that a reverse-mode contestant computes at 4, 9, 16 tokens; the rest is extrapolated.
-FRACTIONS = {4: 1.0, 9: 0.125, 16: 0.0625}
 
-
-def run(name: str, tokens: int) -> dict:
+def run(name: str, case: str, fraction: float, layers: int = 0) -> dict:
     """One contestant in a process of its own."""
-    fraction = FRACTIONS.get(tokens, 0.0625)
-    command = [sys.executable, "-m", "benchmarks.contestant", name, str(tokens), str(fraction)]
+    model, tokens = case.split(":")
+    command = [sys.executable, "-m", "benchmarks.contestant", name, model, tokens, str(fraction), str(layers)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
 def main() -> None:
-    """Print one table per number of tokens."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--skip", nargs="*", default=[], help="contestant:tokens that cannot fit")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[4, 9, 16])
+    """Print one table per case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES, metavar="MODEL:TOKENS")
     parsed = parser.parse_args()
-    for tokens in parsed.tokens:
-        results: dict[str, list[dict]] = {name: [] for name in CONTESTANTS if f"{name}:{tokens}" not in parsed.skip}
+    for case in parsed.cases:
+        results: dict[str, list[dict]] = {name: [] for name in CASES[case]}
         for _ in range(parsed.rounds):
-            for name in results:
-                results[name].append(run(name, tokens))
-        table(tokens, results)
+            for name, fraction in CASES[case].items():
+                results[name].append(run(name, case, fraction))
+        table(case, results)
 
 
-def table(tokens: int, results: dict[str, list[dict]]) -> None:
-    """Minima, spread, memory and ratios as Markdown."""
+def table(case: str, results: dict[str, list[dict]]) -> None:
+    """Minima, spread, memory, ratios, and the share of the rate of a large product, as Markdown."""
     best = {name: min(run["seconds"] for run in runs) for name, runs in results.items()}
     memory = {name: max(run["bytes"] for run in runs) for name, runs in results.items()}
-    print(f"\n### {tokens} tokens\n\n| contestant | seconds (min) | spread | x glocal | peak MB | x glocal |\n|---|---|---|---|---|---|")
+    straight = best["glocal, straight"]
+    gemm = max(run["gemm"] for runs in results.values() for run in runs)
+    print(f"\n### {case.replace(':', ', ')} tokens (large product: {gemm:.0f} GFLOP/s)\n")
+    columns = ("contestant", "seconds", "spread", "planned", "times straight", "peak MB", "GFLOP", "share of the rate")
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for name, runs in results.items():
         seconds = [run["seconds"] for run in runs]
         marked = f"{name} (extrapolated)" if runs[0]["sampled"] else name
-        ratios = f"{best[name] / best['glocal']:.1f}", f"{memory[name] / memory['glocal']:.1f}"
-        spread = max(seconds) / min(seconds)
-        print(f"| {marked} | {best[name]:.2f} | {spread:.1f} | {ratios[0]} | {memory[name] / 1e6:.0f} | {ratios[1]} |")
-    flops = results["glocal"][0]["flops"]
-    rates = [run["flops"] / run["seconds"] / 1e9 for run in results["glocal"]]
-    gemm = max(run["gemm"] for runs in results.values() for run in runs)
-    shares = [rate / run["gemm"] for rate, run in zip(rates, results["glocal"], strict=True)]
-    print(f"\n{flops / 1e9:.0f} GFLOP; glocal {max(rates):.0f} GFLOP/s, large product {gemm:.0f} GFLOP/s", end="")
-    print(f"; best share of the rate in the same process {max(shares):.2f}")
+        flops = runs[0]["flops"]
+        share = max(run["flops"] / run["seconds"] / 1e9 / run["gemm"] for run in runs)
+        ours = (f"{min(run['planned'] for run in runs):.1f}", f"{flops / 1e9:,.0f}", f"{share:.2f}") if flops else ("", "", "")
+        ratio = straight / best[name]
+        print(f"| {marked} | {best[name]:.2f} | {max(seconds) / min(seconds):.1f} | {ours[0]} |", end=" ")
+        print(f"{ratio:.2f} | {memory[name] / 1e6:,.0f} | {ours[1]} | {ours[2]} |", flush=True)
 
 
 if __name__ == "__main__":
