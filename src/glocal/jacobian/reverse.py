@@ -113,18 +113,20 @@ def _pull(
     chunk: int,
     advance: Callable[[int], None],
 ) -> Float[Tensor, "head target row source"]:
-    wanted = [(h, t, r) for h in range(len(heads)) for t in targets for r in range(cotangents.rows.shape[1])]
+    count = cotangents.rows.shape[1]
+    device = output.device
+    places = torch.cartesian_prod(*(torch.arange(size, device=device) for size in (len(heads), len(targets), count)))
+    at_head, at_target = torch.tensor(heads, device=device), torch.tensor(targets, device=device)
     made = []
-    for start in range(0, len(wanted), chunk):
-        now = wanted[start : start + chunk]
-        seed = output.new_zeros(len(now), *output.shape)
-        for number, (h, t, r) in enumerate(now):
-            seed[number, t, heads[h]] = cotangents.rows[h, r].to(output.dtype)
+    for start in range(0, len(places), chunk):
+        h, t, r = places[start : start + chunk].unbind(1)
+        seed = output.new_zeros(len(h), *output.shape)
+        seed[torch.arange(len(h), device=device), at_target[t], at_head[h]] = cotangents.rows[h, r].to(output.dtype)
         (gradient,) = torch.autograd.grad(output, point, seed, retain_graph=True, is_grads_batched=True)
         wide = widened(gradient if scale is None else gradient * scale)
         made.append(wide.square().sum(-1).double())
-        advance(len(now))
-    return torch.cat(made).view(len(heads), len(targets), cotangents.rows.shape[1], -1)
+        advance(len(h))
+    return torch.cat(made).view(len(heads), len(targets), count, -1)
 
 
 def _variances(rows: Float[Tensor, "head target row source"], features: int) -> tuple[Tensor, Tensor]:
