@@ -41,7 +41,10 @@ format: .venv/tests
 # Ratios side by side in one run, never timed tests; takes about ten minutes on a quiet machine.
 bench: .venv/tests
 	$(BIN)/python -m benchmarks.exact
+	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.sketch
+	$(BIN)/python -m benchmarks.many
+	$(BIN)/python -m benchmarks.long
 
 # A wheel builds, installs into an empty environment and does the main job.
 wheel-test: .venv/tests

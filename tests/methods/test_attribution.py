@@ -1,5 +1,7 @@
 """Attribution where the answer is known in closed form, and its options."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,13 @@ from jacobians import blocks, frobenius
 
 import glocal
 from glocal.errors import ChoiceError, FreezeError, ModelError
-from glocal.jacobian.seeds import make_seeds
 from glocal.jacobian.shares import share_errors, shares
-from glocal.jacobian.squares import Accumulator
-from glocal.jacobian.straight import straight
+from glocal.methods.attribution import attribution
 from glocal.models.instrument import instrumented
 from glocal.models.observe import observe
 from glocal.models.outputs import Origin, outputs_function
+from glocal.progress import tracker
+from glocal.request import Request, Work
 
 
 @pytest.fixture
@@ -33,24 +35,28 @@ def value_norms(network):
     return weight.reshape(4, 8, 32).square().sum((1, 2)).sqrt().detach()
 
 
-def test_without_queries_every_source_weighs_the_same(without_queries):
-    story = glocal.analyze(ids(5), without_queries)
+every_engine = pytest.mark.parametrize("engine", ["straight", "collapsed", "reverse"])
+
+
+@every_engine
+def test_without_queries_every_source_weighs_the_same(without_queries, engine):
+    story = glocal.analyze(ids(5), without_queries, engine=engine)
     expected = (value_norms(without_queries) / 5)[:, None, None].expand(4, 5, 5)
     np.testing.assert_allclose(story.attribution_norm.values[0], expected, rtol=1e-12)
     np.testing.assert_allclose(story.attribution.values[0], 1 / 5, rtol=1e-12)
     np.testing.assert_allclose(story.discrepancy_jsd.values[0], 0, atol=1e-12)
 
 
-def test_without_queries_padding_weighs_nothing(without_queries):
+@every_engine
+def test_without_queries_padding_weighs_nothing(without_queries, engine):
+    """The engines themselves, not only the stripping before them."""
     inputs = {"input_ids": torch.tensor([[*ids(4), 0, 0]]), "attention_mask": torch.tensor([[1, 1, 1, 1, 0, 0]])}
     with instrumented(without_queries):
         seen = observe(without_queries, inputs)
-        function = outputs_function(without_queries, seen, origin=Origin(), of="head", layers=[1])
-        x = Origin().point(seen)
-        seeds = make_seeds(x, probes=None, seed=0, times_input=False)
-        total = Accumulator([None], len(x), x.shape[1])
-        total.run(straight(function, x, seeds), seeds, 50)
-        norm = total.squares(None, range(4), exact=True).value[0].sqrt()
+        request = Request(engine=engine, layers=(1,), targets=(0, 1, 2, 3)).resolved(seen)
+        made = attribution(Work(without_queries, seen, request, partial(tracker, False), {}))
+    norm = made.variables["attribution_norm"][0]
+    assert made.facts["engine"] == engine
     expected = (value_norms(without_queries) / 4)[:, None, None].expand(4, 4, 4)
     torch.testing.assert_close(norm[..., :4], expected, rtol=1e-12, atol=0)
     assert bool((norm[..., 4:] == 0).all())
@@ -78,10 +84,11 @@ def test_minilm_in_float32_equals_reverse_mode_in_float64(minilm):
                     np.testing.assert_allclose(ours, norm, rtol=1e-5)
 
 
-def test_summed_norm_and_input_scaling_equal_the_oracle():
+@every_engine
+def test_summed_norm_and_input_scaling_equal_the_oracle(engine):
     jacobians = blocks(model("Bert"), ids(4))
-    summed = glocal.analyze(ids(4), model("Bert"), norm="summed")
-    scaled = glocal.analyze(ids(4), model("Bert"), times_input=True)
+    summed = glocal.analyze(ids(4), model("Bert"), norm="summed", engine=engine)
+    scaled = glocal.analyze(ids(4), model("Bert"), times_input=True, engine=engine)
     with instrumented(model("Bert")):
         x = observe(model("Bert"), {"input_ids": torch.tensor([ids(4)])}).hidden[0]
     for layer, jacobian in enumerate(jacobians):
@@ -100,22 +107,24 @@ def test_the_summed_norm_vanishes_behind_a_layer_norm_with_constant_gain():
     assert float(story.attribution_norm.max()) < 1e-12 * float(full.attribution_norm.max())
 
 
+@every_engine
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_models_give_float32_results(dtype):
+def test_half_precision_models_give_float32_results(dtype, engine):
     network = make_model("Bert", dtype)
-    story = glocal.analyze(ids(4), network, progress=False)
+    story = glocal.analyze(ids(4), network, progress=False, engine=engine)
     wide = glocal.analyze(ids(4), model("Bert"), progress=False)
     assert story.attribution.dtype == story.attention.dtype == np.float32
     assert float(abs(story.attribution - wide.attribution).sum("source").mean()) / 2 < 0.03
     assert next(network.parameters()).dtype == dtype
 
 
-def test_a_dead_head_gives_counted_nan_and_does_not_touch_others():
+@every_engine
+def test_a_dead_head_gives_counted_nan_and_does_not_touch_others(engine):
     network = make_model("Bert")
     with torch.no_grad():
         network.encoder.layer[0].attention.self.value.weight[:8] = 0
         network.encoder.layer[0].attention.self.value.bias[:8] = 0
-    story = glocal.analyze(ids(4), network)
+    story = glocal.analyze(ids(4), network, engine=engine)
     assert story.attribution.sel(layer=1, head=1).isnull().all()
     assert not story.attribution.sel(layer=1, head=2).isnull().any()
     entries = {(entry["variable"], entry["layer"], entry["head"]) for entry in story.attrs["not_finite"]}
@@ -123,11 +132,12 @@ def test_a_dead_head_gives_counted_nan_and_does_not_touch_others():
     assert all((layer, head) == (1, 1) for _, layer, head in entries)
 
 
-def test_infinite_weights_are_named_by_layer_and_head():
+@every_engine
+def test_infinite_weights_are_named_by_layer_and_head(engine):
     network = make_model("Bert")
     with torch.no_grad():
         network.encoder.layer[1].attention.self.value.weight[8:16] = torch.inf
-    story = glocal.analyze(ids(4), network)
+    story = glocal.analyze(ids(4), network, engine=engine)
     variables = {(entry["variable"], entry["layer"], entry["head"]) for entry in story.attrs["not_finite"]}
     assert ("attribution_norm", 2, 2) in variables
     assert not story.attribution.sel(layer=1).isnull().any()
