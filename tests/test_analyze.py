@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import transformers
 from families import ids, make_model, model
 
 import glocal
-from glocal.errors import ModelError, TextError, UnseenLayersError
+from glocal.errors import ChoiceError, ModelError, TextError, UnseenLayersError
 from glocal.models.load import load, weights_fingerprint
 
 TEXT = "The cat sat on the mat because it was tired."
@@ -248,3 +249,89 @@ def test_ctrl_c_on_the_command_line_ends_with_130():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "interrupted" in err and out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"freeze": "attention"}, "must be a list"),
+        ({"seed": -1}, "whole number"),
+        ({"seed": 2**70}, "whole number"),
+        ({"probes": 1}, "from 2 to the width"),
+        ({"measures": {"jsd": {"bse": 2}}}, "no option 'bse'(.|\n)*allowed: base"),
+        ({"methods": {"attention": {"x": 1}}}, "no option 'x'(.|\n)*no options"),
+        ({"methods": (lambda work: 3,)}, "what a method must"),
+    ],
+    ids=str,
+)
+def test_arguments_that_cannot_be_meant_are_refused(options, match):
+    with pytest.raises(ChoiceError, match=match):
+        glocal.analyze(ids(4), model("Bert"), **options)
+
+
+_WRONG_KINDS = """
+import transformers, glocal
+from glocal.errors import ChoiceError
+network = transformers.BertModel(transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=20))
+for options in (
+    {"layers": 1}, {"targets": 2.5}, {"heads": "12"}, {"measures": None}, {"methods": 3}, {"groups": 5}, {"groups": [0.5, 1]},
+    {"seed": "x"}, {"probes": 2.5}, {"probes": True}, {"error": "small"}, {"time": [1]}, {"memory": None}, {"precision": 32},
+    {"engine": None}, {"freeze": None},
+):
+    try:
+        glocal.analyze([5, 6], network, **options)
+        print("accepted", options)
+    except ChoiceError:
+        pass
+    except Exception as error:
+        print(type(error).__name__, options, error)
+"""
+
+
+def test_arguments_of_another_type_are_refused():
+    """In a process without the tests' type checker, which would answer first."""
+    result = subprocess.run([sys.executable, "-c", _WRONG_KINDS], check=True, capture_output=True, text=True, timeout=120)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        3,
+        np.zeros((1, 2, 3), dtype=np.int64),
+        torch.zeros(1, 2, 3, dtype=torch.long),
+        {"input_ids": [5, 6], "attention_mask": [1]},
+        {"input_ids": [5, 6], "token_type_ids": [[0, 0]]},
+    ],
+    ids=str,
+)
+def test_shapes_that_are_no_text_are_refused(thing):
+    with pytest.raises(TextError, match="shape"):
+        glocal.analyze(thing, model("Bert"))
+
+
+def test_rows_of_an_array_are_texts_and_are_never_joined():
+    stories = glocal.analyze(np.array([[5, 6], [7, 8]]), model("Bert"))
+    assert [story.source_token_id.values.tolist() for story in stories] == [[5, 6], [7, 8]]
+
+
+def test_numpy_numbers_are_numbers():
+    story = glocal.analyze(ids(4), model("Bert"), layers=np.array([1, 2]), targets=np.arange(2), groups=np.array([0, 0, 1, 1]))
+    assert dict(story.sizes) == {"layer": 2, "head": 4, "target": 2, "source": 2}
+
+
+def test_models_without_weights_or_without_tokens_are_refused():
+    with pytest.raises(ModelError, match="meta"):
+        glocal.analyze(ids(4), make_model("Bert").to("meta"))
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    with pytest.raises(ModelError, match="does not read tokens"):
+        glocal.analyze(ids(4), transformers.ViTModel(transformers.ViTConfig(**size)))
+
+
+def test_threads_that_share_a_model_take_turns():
+    network = make_model("Bert")
+    with ThreadPoolExecutor(4) as pool:
+        stories = list(pool.map(lambda seed: glocal.analyze(ids(4, seed=seed), network), range(6)))
+    for seed, story in enumerate(stories):
+        assert story.drop_attrs().identical(glocal.analyze(ids(4, seed=seed), network).drop_attrs())
+    assert network.config._attn_implementation == "sdpa" and not any(module._forward_hooks for module in network.modules())

@@ -3,7 +3,7 @@
 import inspect
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -11,10 +11,12 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import xarray
+from torch import Tensor
 
 import glocal
 from glocal import registry
 from glocal.compare import discrepancies, ladder_discrepancies, noise_biases
+from glocal.errors import ChoiceError
 from glocal.jacobian.plan import Plan
 from glocal.methods.attribution import attribution, attribution_together, plan_attribution, room_for_others
 from glocal.models.encode import encode, several
@@ -24,7 +26,7 @@ from glocal.models.load import in_precision, load, weights_fingerprint
 from glocal.models.observe import PreTrainedModel, body, observe
 from glocal.models.tokens import Tokens
 from glocal.progress import Choice, tracker
-from glocal.request import Made, Request, Work, bytes_of, seconds_of
+from glocal.request import Made, Request, Work, bytes_of, listed, numbers, seconds_of
 from glocal.results.label import label
 
 Names = Sequence[str | Callable] | Mapping[str, Mapping[str, Any]]
@@ -48,10 +50,10 @@ def analyze(
     probes: int | str | None = None,
     error: float = 0.02,
     time: float | str | None = 60.0,
-    layers: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
-    targets: Sequence[int] | None = None,
-    groups: str | Sequence[int] | None = None,
+    layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
+    targets: Iterable[int] | None = None,
+    groups: str | Iterable[int] | None = None,
     seed: int = 0,
     memory: str | int = "4GiB",
     precision: str | None = None,
@@ -118,7 +120,7 @@ class _Asked(NamedTuple):
     methods: Names
     measures: Names
     ladder: bool
-    groups: str | Sequence[int] | None
+    groups: str | Iterable[int] | None
     truncation: bool
     progress: Choice
 
@@ -138,20 +140,22 @@ class _Job(NamedTuple):
 
 
 def _request(given: Mapping[str, Any]) -> Request:
-    numbers: dict[str, Any] = {name: None if given[name] is None else tuple(given[name]) for name in ("layers", "heads", "targets")}
+    some: dict[str, Any] = {name: numbers(name, given[name]) for name in ("layers", "heads", "targets")}
     same: Any = ("of", "origin", "source_layer", "norm", "times_input", "engine", "probes", "seed", "error", "precision")
     return Request(
         **{name: given[name] for name in same},
-        **numbers,
-        freeze=tuple(given["freeze"]),
+        **some,
+        freeze=listed("freeze", given["freeze"], "names"),
         memory=bytes_of(given["memory"]),
         time=seconds_of(given["time"]),
     )
 
 
 def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust_remote_code: bool, allow_pickle: bool) -> _Job:
-    methods = {name: (registry.get("methods", name), options) for name, options in _options(asked.methods)}
-    measures = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options(asked.measures)}
+    methods = {name: (registry.get("methods", name), options) for name, options in _options("methods", asked.methods)}
+    measures = {
+        registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options("measures", asked.measures)
+    }
     network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
     network = body(network)
     return _Job(
@@ -165,7 +169,7 @@ def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust
             "measures": list(measures),
             "ladder": asked.ladder,
             "truncation": asked.truncation,
-            "groups": asked.groups if asked.groups is None or isinstance(asked.groups, str) else list(asked.groups),
+            "groups": asked.groups if isinstance(asked.groups, str) else numbers("groups", asked.groups),
         },
         progress=asked.progress,
         known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
@@ -198,10 +202,10 @@ def _stories(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
     for number, tokens in enumerate(texts):
         by_length[len(tokens)].append(number)
     stories: dict[int, xarray.Dataset] = {}
-    for length, numbers in sorted(by_length.items(), reverse=True):
+    for length, places in sorted(by_length.items(), reverse=True):
         room = _room(job, length)
-        for start in range(0, len(numbers), room):
-            some = numbers[start : start + room]
+        for start in range(0, len(places), room):
+            some = places[start : start + room]
             stories |= zip(some, _together(job, [texts[number] for number in some]), strict=True)
     return [stories[number] for number in range(len(texts))]
 
@@ -232,7 +236,7 @@ def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: floa
     """The Story of one text, on which `spent` seconds have gone already; `ready` is its attribution, if it was computed with others'."""
     begun = perf_counter() - spent
     made = [
-        ready if ready is not None and method is attribution and not options else method(work, **options)
+        ready if ready is not None and method is attribution and not options else _checked(method, method(work, **options))
         for method, options in job.methods.values()
     ]
     variables = {name: value for each in made for name, value in each.variables.items()}
@@ -256,6 +260,17 @@ def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: floa
         targets=request.targets or (),
         attributes=facts,
     )
+
+
+def _checked(method: Callable, made: Any) -> Made:
+    if not isinstance(made, Made) or not all(isinstance(value, Tensor) for value in made.variables.values()):
+        raise ChoiceError(
+            f"The method {registry.name_of(method)!r} does not return what a method must.",
+            found=f"an object of type {type(made).__name__}",
+            allowed="glocal.request.Made({name: tensor}, {fact: value})",
+            do="see methods/attention.py for the smallest example",
+        )
+    return made
 
 
 def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Sequence[Made], settings: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +302,13 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
     return facts
 
 
-def _options(names: Names) -> list[tuple[Any, dict[str, Any]]]:
+def _options(folder: str, names: Names) -> list[tuple[Any, dict[str, Any]]]:
     if isinstance(names, Mapping):
-        return [(name, dict(options or {})) for name, options in names.items()]
-    return [(name, {}) for name in ([names] if isinstance(names, str) or callable(names) else names)]
+        chosen = [(name, dict(options or {})) for name, options in names.items()]
+    elif isinstance(names, str) or callable(names):
+        chosen = [(names, {})]
+    else:
+        chosen = [(name, {}) for name in listed(folder, names, "names or functions")]
+    for name, options in chosen:
+        registry.check_options(folder, name, options)
+    return chosen

@@ -4,8 +4,9 @@ Names come from file names, so that `glocal --help` can list them without import
 """
 
 import importlib
+import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,22 @@ def get(folder: str, choice: str | Callable) -> Callable:
             do=f"choose one of these, or pass a function; `glocal {folder}` describes them",
         )
     return getattr(importlib.import_module(f"glocal.{folder}.{choice}"), choice)
+
+
+def check_options(folder: str, choice: str | Callable, options: Mapping[str, Any]) -> None:
+    """Raise `ChoiceError` for an option that the function called `choice` does not have."""
+    parameters = inspect.signature(get(folder, choice)).parameters.values()
+    if not options or any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return
+    known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise ChoiceError(
+                f"{name_of(choice)} has no option {option!r}.",
+                asked=f"{folder}={{{name_of(choice)!r}: {dict(options)!r}}}",
+                allowed=", ".join(known) or "no options",
+                do="choose one of these",
+            )
 
 
 def name_of(choice: str | Callable) -> str:

@@ -1,10 +1,11 @@
 """What is asked of one text: checked once, then carried unchanged."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy
 from torch import Tensor
 
 from glocal.choices import ENGINES, FREEZES, NORMS, OF, PRECISIONS
@@ -50,11 +51,18 @@ class Request:
                 allowed="engine='collapsed' or 'auto'",
                 do="choose one of these, or pass a model loaded in bfloat16",
             )
-        if self.probes is not None and self.probes != "auto" and type(self.probes) is not int:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise ChoiceError(
-                "The number of probes cannot be read.",
+                "The seed cannot be used.",
+                asked=f"seed={self.seed!r}",
+                allowed="a whole number from 0 to 2**63 - 1",
+                do="choose one of these",
+            )
+        if self.probes is not None and self.probes != "auto" and (type(self.probes) is not int or self.probes < 2):
+            raise ChoiceError(
+                "The number of probes cannot be used.",
                 asked=f"probes={self.probes!r}",
-                allowed='None (exact), a number of directions per source, or "auto"',
+                allowed='None (exact), a number of directions per source from 2 to the width of the model, or "auto"',
                 do="choose one of these",
             )
         if self.probes == "auto" and self.engine == "reverse":
@@ -147,6 +155,26 @@ def seconds_of(time: str | float | None) -> float | None:
             do="pass one of these",
         )
     return float(match[1]) * {None: 1, "s": 1, "min": 60, "h": 3600}[match[2]]
+
+
+def listed(argument: str, value: Any, kinds: str) -> tuple[Any, ...]:
+    """The entries of `value`; a single text or number would be taken apart or fail later, so it raises `ChoiceError`."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ChoiceError(
+            f"{argument} must be a list.",
+            asked=f"{argument}={value!r}",
+            allowed=f"a list or tuple of {kinds}",
+            do=f"leave {argument} out" if value is None else f"pass {argument}=[{value!r}]",
+        )
+    return tuple(value)
+
+
+def numbers(argument: str, value: Any) -> tuple[int, ...] | None:
+    """Whole numbers, those of numpy as well; None is all. What is none of them is kept for `chosen` to refuse."""
+    if value is None:
+        return None
+    whole = lambda each: int(each) if isinstance(each, numpy.integer) else each  # noqa: E731
+    return tuple(whole(each) for each in listed(argument, value, "whole numbers"))
 
 
 _UNITS = {

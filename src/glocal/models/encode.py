@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -39,8 +40,8 @@ def several(text: Any) -> list[Any] | None:
             rows = {key: torch.as_tensor(value) for key, value in text.items() if key in _PER_TOKEN}
             return [{key: value[row] for key, value in rows.items()} for row in range(len(ids))]
         return None
-    if isinstance(text, Tensor):
-        return list(text) if text.dim() == 2 and len(text) != 1 else None
+    if isinstance(text, Tensor | numpy.ndarray):
+        return list(text) if text.ndim == 2 and len(text) != 1 else None
     if isinstance(text, list) and not (text and all(isinstance(part, int) for part in text)):
         return text
     return None
@@ -137,8 +138,8 @@ def _labels_from_ids(ids: list[int], tokenizer: Any) -> dict[str, list]:
 def _one_row(text: Any) -> dict[str, Tensor]:
     fields = {key: value for key, value in text.items() if key in _PER_TOKEN} if isinstance(text, Mapping) else {"input_ids": text}
     try:
-        row = {key: torch.as_tensor(value).reshape(-1) for key, value in fields.items()}
-        ids = row["input_ids"]
+        given = {key: torch.as_tensor(value) for key, value in fields.items()}
+        ids = given["input_ids"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TextError(
             "This is no text.",
@@ -148,7 +149,15 @@ def _one_row(text: Any) -> dict[str, Tensor]:
         ) from error
     if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool):
         raise TextError("Ids must be whole numbers.", found=str(ids.dtype), do="pass ids as integers")
-    return _without_padding(row)
+    shapes = {key: tuple(value.shape) for key, value in given.items()}
+    if len(set(shapes.values())) > 1 or ids.dim() not in (1, 2) or (ids.dim() == 2 and len(ids) != 1):
+        raise TextError(
+            "The shape does not fit one text.",
+            found=", ".join(f"{key} {shape}" for key, shape in shapes.items()),
+            allowed="[tokens] or [1, tokens], the same for all fields; several rows only where a whole batch is passed",
+            do="pass one row, or a list of rows",
+        )
+    return _without_padding({key: value.reshape(-1) for key, value in given.items()})
 
 
 def _without_padding(row: dict[str, Tensor]) -> dict[str, Tensor]:

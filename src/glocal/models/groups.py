@@ -1,6 +1,8 @@
 """Sources taken together: words, sentences, or any segments of a text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy
 
 from glocal.errors import ChoiceError
 from glocal.models.tokens import Tokens
@@ -8,7 +10,7 @@ from glocal.models.tokens import Tokens
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "।")
 
 
-def group_numbers(tokens: Tokens, groups: str | Sequence[int]) -> tuple[int, ...]:
+def group_numbers(tokens: Tokens, groups: str | Iterable[int]) -> tuple[int, ...]:
     """The group of every token, counted from 0 in order of appearance.
 
     "word": tokens of one word; "sentence": up to a token that ends one (. ! ? and their like); "segment": the texts of a pair. Special
@@ -19,7 +21,9 @@ def group_numbers(tokens: Tokens, groups: str | Sequence[int]) -> tuple[int, ...
         if groups not in rules:
             raise _refused(repr(groups), tokens)
         return _counted(rules[groups](tokens))
-    numbers = list(groups)
+    if not isinstance(groups, Iterable):
+        raise _refused(repr(groups), tokens)
+    numbers = [int(each) if isinstance(each, numpy.integer) else each for each in groups]
     if len(numbers) != len(tokens) or any(isinstance(each, bool) or not isinstance(each, int) for each in numbers):
         raise _refused(f"{len(numbers)} entries" if len(numbers) != len(tokens) else str(numbers), tokens)
     return _counted(numbers)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -154,9 +156,11 @@ def instrumented(model: PreTrainedModel) -> Iterator[None]:
     """Make `model` observable and deterministic (eval mode), and leave it exactly as found, whatever happens inside.
 
     Restored: attention and expert backends of every sub-configuration, the training flag of every module, hooks.
-    Gradient flags, dtype and device are never changed. Raises `UnseenLayersError` where the family refuses to switch.
+    Gradient flags, dtype and device are never changed. Threads that use one model take turns. Raises `UnseenLayersError` where the family
+    refuses to switch.
     """
     with ExitStack() as undo:
+        undo.enter_context(_turn_of(model))
         undo.enter_context(_configurations_restored(model))
         undo.enter_context(_training_flags_restored(model))
         _switch(model)
@@ -167,6 +171,15 @@ def instrumented(model: PreTrainedModel) -> Iterator[None]:
             undo.callback(module.register_forward_pre_hook(_before_layer, with_kwargs=True).remove)
             undo.callback(module.register_forward_hook(_after_layer).remove)
         yield
+
+
+_turns: WeakKeyDictionary[nn.Module, RLock] = WeakKeyDictionary()
+_turns_lock = RLock()
+
+
+def _turn_of(model: nn.Module) -> RLock:
+    with _turns_lock:
+        return _turns.setdefault(model, RLock())
 
 
 def layer_modules(model: nn.Module) -> list[nn.Module]:

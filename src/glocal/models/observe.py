@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -46,13 +47,28 @@ class Pass:
 
 def body(model: PreTrainedModel) -> PreTrainedModel:
     """The part of the model that has the layers: without a language-model or classification head, whose cost would be wasted."""
-    inner = model.base_model
+    inner: Any = model.base_model
     if "decoder_input_ids" in inspect.signature(inner.forward).parameters:
         raise ModelError(
             f"{type(model).__name__} is an encoder-decoder, whose three kinds of attention are not supported yet.",
             found=f"family {model.config.model_type!r}",
             allowed="encoders and decoders",
             do="analyse its encoder: pass model=model.get_encoder() and the tokenizer",
+        )
+    if any(parameter.is_meta for parameter in inner.parameters()):
+        raise ModelError(
+            f"{type(model).__name__} has parameters without values.",
+            found="parameters on the meta device",
+            allowed="a model that is loaded",
+            do="load its weights first",
+        )
+    table: Any = inner.get_input_embeddings()
+    if not isinstance(getattr(table, "weight", None), Tensor):
+        raise ModelError(
+            f"{type(model).__name__} does not read tokens.",
+            found=f"family {model.config.model_type!r}, whose input is no table of word vectors",
+            allowed="language models",
+            do="pass a model whose input is token ids",
         )
     return inner  # pyright: ignore[reportReturnType]
 
