@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import xarray
 from torch import Tensor
@@ -50,10 +50,10 @@ def analyze(
     probes: int | str | None = None,
     error: float = 0.02,
     time: float | str | None = 60.0,
-    layers: Iterable[int] | None = None,
-    heads: Iterable[int] | None = None,
-    targets: Iterable[int] | None = None,
-    groups: str | Iterable[int] | None = None,
+    layers: Iterable[SupportsIndex] | None = None,
+    heads: Iterable[SupportsIndex] | None = None,
+    targets: Iterable[SupportsIndex] | None = None,
+    groups: str | Iterable[SupportsIndex] | None = None,
     seed: int = 0,
     memory: str | int = "4GiB",
     precision: str | None = None,
@@ -120,7 +120,7 @@ class _Asked(NamedTuple):
     methods: Names
     measures: Names
     ladder: bool
-    groups: str | Iterable[int] | None
+    groups: str | Iterable[SupportsIndex] | None
     truncation: bool
     progress: Choice
 

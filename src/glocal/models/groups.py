@@ -1,6 +1,7 @@
 """Sources taken together: words, sentences, or any segments of a text."""
 
 from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
 
 import numpy
 
@@ -10,7 +11,7 @@ from glocal.models.tokens import Tokens
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "।")
 
 
-def group_numbers(tokens: Tokens, groups: str | Iterable[int]) -> tuple[int, ...]:
+def group_numbers(tokens: Tokens, groups: str | Iterable[SupportsIndex]) -> tuple[int, ...]:
     """The group of every token, counted from 0 in order of appearance.
 
     "word": tokens of one word; "sentence": up to a token that ends one (. ! ? and their like); "segment": the texts of a pair. Special
