@@ -169,7 +169,7 @@ def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust
             "measures": list(measures),
             "ladder": asked.ladder,
             "truncation": asked.truncation,
-            "groups": asked.groups if isinstance(asked.groups, str) else numbers("groups", asked.groups),
+            "groups": _plain(asked.groups),
         },
         progress=asked.progress,
         known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
@@ -184,6 +184,12 @@ def _look(job: _Job, tokens: Tokens) -> Work:
     if job.settings["groups"] is not None:
         request = replace(request, groups=group_numbers(tokens, job.settings["groups"]))
     return Work(job.network, seen, request, partial(tracker, job.progress), job.learnt)
+
+
+def _plain(groups: str | Iterable[SupportsIndex] | None) -> str | list[int] | None:
+    if groups is None or isinstance(groups, str):
+        return groups
+    return list(numbers("groups", groups) or ())
 
 
 def _encoded(job: _Job, text: Any) -> Tokens:
