@@ -95,3 +95,21 @@ def test_a_pipe_gets_no_progress_bar_and_a_closed_pipe_no_traceback():
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert result.stdout == '{"schema":' or len(result.stdout) == 10
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(("option", "value"), [("--groups", "1,a"), ("--probes", "many"), ("--layers", "1,x"), ("--engine", "fast")])
+def test_wrong_values_are_refused_by_the_parser(option, value, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["analyze", "a", option, value])
+    assert caught.value.code == 2 and value.split(",")[-1] in capsys.readouterr().err
+
+
+@pytest.mark.real
+def test_a_plan_says_what_would_be_done_and_does_not_do_it(capsys):
+    assert main(["plan", "The cat sat on the mat.", "--memory", "2GiB"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("engine   collapsed, exact") and "instead  straight" in said and "instead  reverse" in said
+    assert main(["plan", "A cat.", "--targets", "0", "--layers", "2", "--heads", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["engine"] == "reverse"
+    assert main(["plan", "A cat sat.", "--time", "0.01s", "--groups", "word"]) == 0
+    assert "sketch" in capsys.readouterr().out

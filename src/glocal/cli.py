@@ -96,7 +96,9 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=choices.PRECISIONS, help="type of the computation (default: as the model)")
     for name in ("layers", "heads", "targets"):
         parser.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
-    parser.add_argument("--groups", metavar="G", help="sources taken together: word, sentence, segment, or a number per token: 0,1,1,2")
+    parser.add_argument(
+        "--groups", type=_groups, metavar="G", help="sources taken together: word, sentence, segment, or a number per token: 0,1,1,2"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sketch (default: 0)")
     parser.add_argument("--memory", default="4GiB", help="budget beyond the model (default: 4GiB)")
     parser.add_argument("--truncation", action="store_true", help="cut texts that are longer than the model")
@@ -148,10 +150,7 @@ _PASSED = (
 
 
 def _passed(parsed: argparse.Namespace) -> dict[str, Any]:
-    passed = {name: getattr(parsed, name) for name in _PASSED}
-    if parsed.groups and parsed.groups[:1].isdigit():
-        passed["groups"] = _ranges(parsed.groups)
-    return passed
+    return {name: getattr(parsed, name) for name in _PASSED}
 
 
 def _text(parsed: argparse.Namespace) -> Any:
@@ -209,6 +208,15 @@ def _probes(value: str) -> int | str:
         return int(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{value!r} is neither a number nor auto") from None
+
+
+def _groups(value: str) -> str | tuple[int, ...]:
+    if value in ("word", "sentence", "segment"):
+        return value
+    try:
+        return tuple(int(part) for part in _list(value))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is neither word, sentence, segment nor a number for every token: 0,1,1,2") from None
 
 
 def _list(value: str) -> tuple[str, ...]:

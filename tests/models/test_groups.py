@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from families import ids, model
+from families import ids, make_model, model
 
 import glocal
 from glocal.errors import ChoiceError, StoryError
@@ -94,3 +94,18 @@ def test_a_grouped_story_is_saved_and_summarised_but_not_drawn(tmp_path, minilm)
     for refused in (lambda: glocal.report(story, tmp_path / "a.html"), lambda: glocal.describe(story)):
         with pytest.raises(StoryError, match="groups"):
             refused()
+
+
+def test_groups_of_one_token_each_are_the_tokens():
+    alone, story = (glocal.analyze(ids(), model("Bert"), probes=4, groups=groups, engine="straight") for groups in (None, range(5)))
+    for variable in alone.data_vars:
+        np.testing.assert_allclose(story[variable], alone[variable], rtol=1e-9)
+    many = glocal.analyze(ids(), model("Bert"), probes="auto", error=1e-9, groups=range(5))
+    assert many.attrs["plan"]["probes"] == 0 and "attribution_se" not in many
+
+
+def test_bfloat16_is_carried_by_the_collapsed_engine_only():
+    network = make_model("Bert", torch.float32)
+    assert glocal.analyze(ids(3), network, probes=2, precision="bfloat16").attrs["engine"] == "collapsed"
+    with pytest.raises(ChoiceError, match="bfloat16"):
+        glocal.analyze(ids(), network, probes=2, precision="bfloat16", groups=GROUPS)

@@ -78,8 +78,10 @@ class Engines(Planner):
             self._add(total, pushed, plan, total.directions, wanted)
         whole = total.directions == self.x.shape[1] and total.sources == len(self.x)
         probes = 0 if plan.probes == 0 or whole else total.directions
+        by_token = plan.probes == 0
         plan = replace(plan, probes=probes, tangents=total.directions * total.sources)
-        return Outcome(self._by_group(total.squares(self.heads, self.targets, exact=probes == 0)), plan, notes, check)
+        squares = total.squares(self.heads, self.targets, exact=probes == 0)
+        return Outcome(self._by_group(squares) if by_token else squares, plan, notes, check)
 
     def _accumulator(self, plan: Plan) -> Accumulator:
         width, groups = self.x.shape[1], self.request.groups
@@ -89,10 +91,7 @@ class Engines(Planner):
         return Accumulator(self.features, len(sizes), sizes.double() * width)
 
     def _by_group(self, squares: Squares) -> Squares:
-        groups = self.request.groups
-        if groups is None or squares.value[0].shape[-1] != len(groups):
-            return squares
-        return summed(squares, groups)
+        return squares if self.request.groups is None else summed(squares, self.request.groups)
 
     def _adaptive(self, plan: Plan) -> bool:
         return self.request.probes == "auto" or (self.request.probes is None and plan.probes > 0)

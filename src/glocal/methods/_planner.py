@@ -65,12 +65,12 @@ class Planner:
     def _choose(self, probes: int | None) -> Plan:
         request = self.request
         engines = {"straight": self.by_straight, "collapsed": self._collapsed, "reverse": self._reverse}
-        asked = request.engine
+        asked = "collapsed" if request.precision == "bfloat16" else request.engine
         if request.groups is not None and probes is not None and asked in ("collapsed", "reverse"):
             raise ChoiceError(
                 f"The {asked} engine cannot sketch groups of tokens.",
-                asked=f"groups with probes={probes}, engine={asked!r}",
-                allowed="engine='straight' or 'auto', or probes=None (exact)",
+                asked=f"groups with probes={probes}, engine={request.engine!r}, precision={request.precision!r}",
+                allowed="engine='straight' or 'auto' without precision='bfloat16', or probes=None (exact)",
                 do="choose one of these",
             )
         if asked != "auto":
