@@ -20,7 +20,7 @@ STAGES = [
     {"measures", "patterns"},
     {"compare"},
     {"results"},
-    {"describe", "analyze"},
+    {"description", "pipeline"},
     {"views"},
     {"cli"},
 ]
@@ -96,3 +96,11 @@ def test_help_answers_without_heavy_imports():
     )
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip().endswith("[]")
+
+
+def test_no_module_takes_the_place_of_a_public_name():
+    """Importing a submodule sets an attribute of the package: it must never be one that users call."""
+    import glocal
+
+    modules = {path.name.removesuffix(".py") for path in SOURCE.iterdir()}
+    assert not modules & set(glocal.__all__)

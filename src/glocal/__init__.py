@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from glocal.analyze import analyze as analyze
-    from glocal.analyze import plan as plan
-    from glocal.describe import describe as describe
+    from glocal.pipeline import analyze as analyze
+    from glocal.pipeline import plan as plan
+    from glocal.description import describe as describe
     from glocal.results.store import open_story as open
     from glocal.results.store import save as save
     from glocal.views.report.page import report as report
 
 # Names are looked up when first used, so that `glocal --help` does not wait for torch.
 _PUBLIC = {
-    "analyze": ("glocal.analyze", "analyze"),
-    "plan": ("glocal.analyze", "plan"),
-    "describe": ("glocal.describe", "describe"),
+    "analyze": ("glocal.pipeline", "analyze"),
+    "plan": ("glocal.pipeline", "plan"),
+    "describe": ("glocal.description", "describe"),
     "save": ("glocal.results.store", "save"),
     "open": ("glocal.results.store", "open_story"),
     "report": ("glocal.views.report.page", "report"),
