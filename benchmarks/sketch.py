@@ -1,6 +1,6 @@
 """Accuracy and cost of the sketch against exact attribution, on the trained MiniLM.
 
-    python -m benchmarks.sketch
+python -m benchmarks.sketch
 """
 
 import numpy as np

@@ -20,7 +20,7 @@ STAGES = [
     {"measures", "patterns"},
     {"compare"},
     {"results"},
-    {"description", "pipeline"},
+    {"description", "job", "pipeline"},
     {"views"},
     {"cli"},
 ]

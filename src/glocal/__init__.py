@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from glocal.description import describe as describe
     from glocal.pipeline import analyze as analyze
     from glocal.pipeline import plan as plan
-    from glocal.description import describe as describe
     from glocal.results.store import open_story as open
     from glocal.results.store import save as save
     from glocal.views.report.page import report as report

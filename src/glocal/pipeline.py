@@ -3,12 +3,12 @@
 import inspect
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import xarray
 from torch import Tensor
@@ -18,18 +18,16 @@ from glocal import registry
 from glocal.compare import discrepancies, ladder_discrepancies, noise_biases
 from glocal.errors import ChoiceError
 from glocal.jacobian.plan import Plan
+from glocal.job import Asked, Job, Names, prepared, request_of
 from glocal.methods.attribution import attribution, attribution_together, plan_attribution, room_for_others
 from glocal.models.encode import encode, several
 from glocal.models.groups import group_numbers, grouped
 from glocal.models.instrument import instrumented
-from glocal.models.load import in_precision, load, weights_fingerprint
-from glocal.models.observe import PreTrainedModel, body, observe
+from glocal.models.observe import PreTrainedModel, observe
 from glocal.models.tokens import Tokens
 from glocal.progress import Choice, tracker
-from glocal.request import Made, Request, Work, bytes_of, listed, numbers, seconds_of
+from glocal.request import Made, Request, Work
 from glocal.results.label import label
-
-Names = Sequence[str | Callable] | Mapping[str, Mapping[str, Any]]
 
 
 def analyze(
@@ -86,9 +84,9 @@ def analyze(
     Returns the Story (see the schema in docs/story.md). The model is left exactly as found, also after an exception.
     Raises `TextError`, `ModelError`, `ChoiceError`, `MemoryBudgetError`, each saying what to do.
     """
-    request = _request(locals())
-    job = _prepared(
-        request, model, tokenizer, _Asked(methods, measures, ladder, groups, truncation, progress), trust_remote_code, allow_pickle
+    request = request_of(locals())
+    job = prepared(
+        request, model, tokenizer, Asked(methods, measures, ladder, groups, truncation, progress), trust_remote_code, allow_pickle
     )  # fmt: skip
     texts = several(text)
     return _story(job, _encoded(job, text)) if texts is None else _stories(job, [_encoded(job, each) for each in texts])
@@ -102,11 +100,11 @@ def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any
     asked = inspect.signature(analyze).bind(text, model, tokenizer, **options)
     asked.apply_defaults()
     given = asked.arguments
-    job = _prepared(
-        _request(given),
+    job = prepared(
+        request_of(given),
         model,
         tokenizer,
-        _Asked((), (), False, given["groups"], given["truncation"], False),
+        Asked((), (), False, given["groups"], given["truncation"], False),
         given["trust_remote_code"],
         given["allow_pickle"],
     )
@@ -114,70 +112,7 @@ def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any
     return _plan(job, text) if texts is None else [_plan(job, each) for each in texts]
 
 
-class _Asked(NamedTuple):
-    """What surrounds a request: which maps and measures, and how to treat texts and show progress."""
-
-    methods: Names
-    measures: Names
-    ladder: bool
-    groups: str | Iterable[SupportsIndex] | None
-    truncation: bool
-    progress: Choice
-
-
-class _Job(NamedTuple):
-    """Everything that is the same for all texts of one call."""
-
-    network: PreTrainedModel
-    tokenizer: Any
-    request: Request
-    methods: Mapping[str, tuple[Callable, Mapping[str, Any]]]
-    measures: Mapping[str, Callable]
-    settings: dict[str, Any]
-    progress: Choice
-    known: dict[str, Any]
-    learnt: dict[Any, Any]
-
-
-def _request(given: Mapping[str, Any]) -> Request:
-    some: dict[str, Any] = {name: numbers(name, given[name]) for name in ("layers", "heads", "targets")}
-    same: Any = ("of", "origin", "source_layer", "norm", "times_input", "engine", "probes", "seed", "error", "precision")
-    return Request(
-        **{name: given[name] for name in same},
-        **some,
-        freeze=listed("freeze", given["freeze"], "names"),
-        memory=bytes_of(given["memory"]),
-        time=seconds_of(given["time"]),
-    )
-
-
-def _prepared(request: Request, model: Any, tokenizer: Any, asked: _Asked, trust_remote_code: bool, allow_pickle: bool) -> _Job:
-    methods = {name: (registry.get("methods", name), options) for name, options in _options("methods", asked.methods)}
-    measures = {
-        registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options("measures", asked.measures)
-    }
-    network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
-    network = body(network)
-    return _Job(
-        network=in_precision(network, request.precision),
-        tokenizer=tokenizer,
-        request=request,
-        methods=methods,
-        measures=measures,
-        settings={
-            "methods": [registry.name_of(each) for each in methods],
-            "measures": list(measures),
-            "ladder": asked.ladder,
-            "truncation": asked.truncation,
-            "groups": _plain(asked.groups),
-        },
-        progress=asked.progress,
-        known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
-        learnt={},
-    )
-
-
-def _look(job: _Job, tokens: Tokens) -> Work:
+def _look(job: Job, tokens: Tokens) -> Work:
     """One pass of an instrumented network."""
     seen = observe(job.network, tokens.inputs)
     request = job.request.resolved(seen)
@@ -186,23 +121,17 @@ def _look(job: _Job, tokens: Tokens) -> Work:
     return Work(job.network, seen, request, partial(tracker, job.progress), job.learnt)
 
 
-def _plain(groups: str | Iterable[SupportsIndex] | None) -> str | list[int] | None:
-    if groups is None or isinstance(groups, str):
-        return groups
-    return list(numbers("groups", groups) or ())
-
-
-def _encoded(job: _Job, text: Any) -> Tokens:
+def _encoded(job: Job, text: Any) -> Tokens:
     return encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])
 
 
-def _plan(job: _Job, text: Any) -> Plan:
+def _plan(job: Job, text: Any) -> Plan:
     tokens = _encoded(job, text)
     with instrumented(job.network):
         return plan_attribution(_look(job, tokens))
 
 
-def _stories(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
+def _stories(job: Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
     """One Story per text; short texts of one length share their pushes, the longest first, so that costs are measured once."""
     by_length: dict[int, list[int]] = defaultdict(list)
     for number, tokens in enumerate(texts):
@@ -216,7 +145,7 @@ def _stories(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
     return [stories[number] for number in range(len(texts))]
 
 
-def _room(job: _Job, length: int) -> int:
+def _room(job: Job, length: int) -> int:
     probes = job.request.probes
     if attribution not in (method for method, _ in job.methods.values()) or isinstance(probes, str):
         return 1
@@ -224,7 +153,7 @@ def _room(job: _Job, length: int) -> int:
     return room_for_others(length, table.weight.shape[1], probes)
 
 
-def _together(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
+def _together(job: Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
     begun = perf_counter()
     with instrumented(job.network):
         works = [_look(job, tokens) for tokens in texts]
@@ -234,11 +163,11 @@ def _together(job: _Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
         return [_told(job, work, tokens, mine, share) for work, tokens, mine in zip(works, texts, ready, strict=True)]
 
 
-def _story(job: _Job, tokens: Tokens) -> xarray.Dataset:
+def _story(job: Job, tokens: Tokens) -> xarray.Dataset:
     return _together(job, [tokens])[0]
 
 
-def _told(job: _Job, work: Work, tokens: Tokens, ready: Made | None, spent: float) -> xarray.Dataset:
+def _told(job: Job, work: Work, tokens: Tokens, ready: Made | None, spent: float) -> xarray.Dataset:
     """The Story of one text, on which `spent` seconds have gone already; `ready` is its attribution, if it was computed with others'."""
     begun = perf_counter() - spent
     made = [
@@ -306,15 +235,3 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
     if request.of == "hidden" and settings["measures"]:
         facts["notes"].append("Attribution of hidden states has no head dimension, so no discrepancy with attention was computed.")
     return facts
-
-
-def _options(folder: str, names: Names) -> list[tuple[Any, dict[str, Any]]]:
-    if isinstance(names, Mapping):
-        chosen = [(name, dict(options or {})) for name, options in names.items()]
-    elif isinstance(names, str) or callable(names):
-        chosen = [(names, {})]
-    else:
-        chosen = [(name, {}) for name in listed(folder, names, "names or functions")]
-    for name, options in chosen:
-        registry.check_options(folder, name, options)
-    return chosen

@@ -1,0 +1,96 @@
+"""The arguments of `analyze`, checked and looked up once for all texts of a call."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, SupportsIndex
+
+from glocal import registry
+from glocal.models.load import in_precision, load, weights_fingerprint
+from glocal.models.observe import PreTrainedModel, body
+from glocal.progress import Choice
+from glocal.request import Request, bytes_of, listed, numbers, seconds_of
+
+Names = Sequence[str | Callable] | Mapping[str, Mapping[str, Any]]
+
+
+class Asked(NamedTuple):
+    """What surrounds a request: which maps and measures, and how to treat texts and show progress."""
+
+    methods: Names
+    measures: Names
+    ladder: bool
+    groups: str | Iterable[SupportsIndex] | None
+    truncation: bool
+    progress: Choice
+
+
+class Job(NamedTuple):
+    """Everything that is the same for all texts of one call."""
+
+    network: PreTrainedModel
+    tokenizer: Any
+    request: Request
+    methods: Mapping[str, tuple[Callable, Mapping[str, Any]]]
+    measures: Mapping[str, Callable]
+    settings: dict[str, Any]
+    progress: Choice
+    known: dict[str, Any]
+    learnt: dict[Any, Any]
+
+
+def request_of(given: Mapping[str, Any]) -> Request:
+    """The request in the arguments of `analyze`; raises `ChoiceError`."""
+    some: dict[str, Any] = {name: numbers(name, given[name]) for name in ("layers", "heads", "targets")}
+    same: Any = ("of", "origin", "source_layer", "norm", "times_input", "engine", "probes", "seed", "error", "precision")
+    return Request(
+        **{name: given[name] for name in same},
+        **some,
+        freeze=listed("freeze", given["freeze"], "names"),
+        memory=bytes_of(given["memory"]),
+        time=seconds_of(given["time"]),
+    )
+
+
+def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_remote_code: bool, allow_pickle: bool) -> Job:
+    """Load the model and look up everything by name; raises `ModelError`, `ChoiceError`."""
+    methods = {name: (registry.get("methods", name), options) for name, options in _options("methods", asked.methods)}
+    measures = {
+        registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options("measures", asked.measures)
+    }
+    network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+    network = body(network)
+    return Job(
+        network=in_precision(network, request.precision),
+        tokenizer=tokenizer,
+        request=request,
+        methods=methods,
+        measures=measures,
+        settings={
+            "methods": [registry.name_of(each) for each in methods],
+            "measures": list(measures),
+            "ladder": asked.ladder,
+            "truncation": asked.truncation,
+            "groups": _plain(asked.groups),
+        },
+        progress=asked.progress,
+        known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
+        learnt={},
+    )
+
+
+def _plain(groups: str | Iterable[SupportsIndex] | None) -> str | list[int] | None:
+    if groups is None or isinstance(groups, str):
+        return groups
+    return list(numbers("groups", groups) or ())
+
+
+def _options(folder: str, names: Names) -> list[tuple[Any, dict[str, Any]]]:
+    if isinstance(names, Mapping):
+        chosen = [(name, dict(options or {})) for name, options in names.items()]
+    elif isinstance(names, str) or callable(names):
+        chosen = [(names, {})]
+    else:
+        chosen = [(name, {}) for name in listed(folder, names, "names or functions")]
+    for name, options in chosen:
+        registry.check_options(folder, name, options)
+    return chosen
