@@ -21,6 +21,7 @@ STAGES = [
     {"compare"},
     {"results"},
     {"description", "job", "pipeline"},
+    {"corpus"},
     {"views"},
     {"cli"},
 ]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from glocal.corpus.result import open_result as open
+    from glocal.corpus.run import study as study
     from glocal.description import describe as describe
     from glocal.pipeline import analyze as analyze
     from glocal.pipeline import plan as plan
-    from glocal.results.store import open_story as open
     from glocal.results.store import save as save
     from glocal.views.report.page import report as report
 
@@ -19,11 +20,12 @@ _PUBLIC = {
     "plan": ("glocal.pipeline", "plan"),
     "describe": ("glocal.description", "describe"),
     "save": ("glocal.results.store", "save"),
-    "open": ("glocal.results.store", "open_story"),
+    "open": ("glocal.corpus.result", "open_result"),
+    "study": ("glocal.corpus.run", "study"),
     "report": ("glocal.views.report.page", "report"),
 }
 
-__all__ = ["__version__", "analyze", "describe", "open", "plan", "report", "save"]
+__all__ = ["__version__", "analyze", "describe", "open", "plan", "report", "save", "study"]
 
 
 def __getattr__(name: str) -> Any:

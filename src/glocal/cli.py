@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_analyze(commands)
     _add_plan(commands)
+    _add_study(commands)
     for folder in ("methods", "measures"):
         table = commands.add_parser(folder, help=f"list the {folder}", description=f"All {folder}, with source and limits.")
         table.add_argument("--json", action="store_true", help="machine-readable")
@@ -72,6 +73,30 @@ def _add_plan(commands: Any) -> None:
     _add_request(plan)
     plan.add_argument("--json", action="store_true", help="machine-readable")
     plan.set_defaults(run=_plan)
+
+
+def _add_study(commands: Any) -> None:
+    study = commands.add_parser(
+        "study",
+        help="summarise a corpus, per layer and head, with intervals",
+        description="Analyse every text of a corpus. Started again with the same arguments, it continues where it was stopped.",
+    )
+    study.add_argument("texts", metavar="INPUT", help="txt, csv, tsv, jsonl or parquet file (also .gz); - reads lines from standard input")
+    study.add_argument("--out", required=True, metavar="DIR", help="folder of the study")
+    study.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
+    study.add_argument("--text", default="text", metavar="COLUMN", help="column of the text (default: text)")
+    for column in ("pair", "name", "label"):
+        study.add_argument(f"--{column}", metavar="COLUMN", help=f"column of the {column}")
+    study.add_argument("--limit", type=int, metavar="N", help="the first N rows")
+    study.add_argument("--max-tokens", type=int, metavar="N", help="longer texts are rejected, and counted")
+    study.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
+    study.add_argument("--probes", type=int, default=8, metavar="K", help="directions per source; 0: exact (default: 8)")
+    study.add_argument("--seed", type=int, default=0)
+    study.add_argument("--memory", default="4GiB", help="budget of a worker beyond the model (default: 4GiB)")
+    study.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    study.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a worker (default: 1)")
+    study.add_argument("--shard", metavar="I/N", help="compute every Nth block from the Ith on")
+    study.set_defaults(run=_study)
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +165,33 @@ def _plan(parsed: argparse.Namespace) -> int:
     quiet()
     plan = glocal.plan(_text(parsed), **_passed(parsed)).as_dict()
     print(json.dumps(finite(plan), allow_nan=False) if parsed.json else planned(plan))
+    return 0
+
+
+def _study(parsed: argparse.Namespace) -> int:
+    import glocal
+    from glocal.models.load import quiet
+    from glocal.views.terminal import studied
+
+    quiet()
+    names = (
+        "model",
+        "out",
+        "text",
+        "pair",
+        "name",
+        "label",
+        "limit",
+        "max_tokens",
+        "measures",
+        "seed",
+        "memory",
+        "workers",
+        "threads",
+        "shard",
+    )
+    story = glocal.study(parsed.texts, probes=parsed.probes or None, **{name: getattr(parsed, name) for name in names})
+    print(studied(story))
     return 0
 
 

@@ -45,5 +45,9 @@ class StoryError(GlocalError):
     """A Story, or a file that should hold one, does not follow the schema."""
 
 
+class StudyError(GlocalError):
+    """A study cannot be written, continued or read."""
+
+
 class GlocalWarning(UserWarning):
     """Something a user should know about a result that is nevertheless right."""
