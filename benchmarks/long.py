@@ -14,7 +14,6 @@ TEXT = "The cat sat on the mat because it was tired. Nobody saw it there, and so
 WAYS = {
     "tokens": {},
     "tokens, bfloat16": {"precision": "bfloat16"},
-    "words": {"groups": "word"},
     "sentences": {"groups": "sentence"},
 }
 
