@@ -93,7 +93,7 @@ def by_glocal(work: Work, fraction: float) -> dict:
             engines.run(plan)
             return {"seconds": time.perf_counter() - begun, "flops": plan.flops, "planned": plan.seconds}
         seeds = make_seeds(engines.x, probes=plan.probes or None, seed=0, times_input=False)
-        push = engines._carrier(plan).push(seeds, engines.x) if plan.engine == "collapsed" else straight(engines.function, engines.x, seeds)
+        push = engines.carrier(plan).push(seeds, engines.x) if plan.engine == "collapsed" else straight(engines.function, engines.x, seeds)
         fixed = time.perf_counter() - begun
         total = Accumulator(engines.features, len(engines.x), engines.x.shape[1])
         chunks = seeds.chunks(plan.chunk)

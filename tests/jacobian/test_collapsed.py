@@ -1,5 +1,8 @@
 """The collapsed engine: what it may assume is checked in every run, and where it does not hold the run falls back and says so."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +12,12 @@ from jacobians import encoding
 import glocal
 from glocal.jacobian.layout import Layer, layout_of
 from glocal.jacobian.making import make_maps
+from glocal.methods._engines import Engines
 from glocal.models.instrument import instrumented
 from glocal.models.observe import observe
 from glocal.models.parts import parts
+from glocal.progress import tracker
+from glocal.request import Request, Work
 
 
 def test_a_layer_that_mixes_tokens_outside_its_attention_falls_back():
@@ -129,3 +135,41 @@ def test_a_run_repeats_bit_for_bit(minilm):
     for engine in ("straight", "collapsed"):
         one, other = (glocal.analyze("The cat sat there.", *minilm, engine=engine, probes=8) for _ in range(2))
         assert one.drop_attrs().identical(other.drop_attrs())
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"probes": 3}, {"of": "hidden"}, {"origin": "word"}, {"layers": (1, 3)}, {"probes": "auto", "error": 0.05}]
+)
+@pytest.mark.parametrize("name", ["Bert", "Llama"])
+def test_layer_by_layer_gives_the_same_and_needs_less_memory(name, options):
+    outcomes, heard = [], []
+    for by_layer in (False, True):
+        with instrumented(model(name)):
+            seen = observe(model(name), encoding(ids()))
+            request = Request(engine="collapsed", **options).resolved(seen)
+            engines = Engines(Work(model(name), seen, request, partial(tracker, lambda *now: heard.append(now)), {}))
+            outcomes.append(engines.run(replace(engines.plan(), by_layer=by_layer, chunk=7)))
+        assert heard[-1][0] == heard[-1][1]
+    kept, layered = outcomes
+    assert layered.plan.engine == "collapsed" and layered.check is not None and layered.notes == ()
+    for one, other in zip(kept.squares.value, layered.squares.value, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_layer_by_layer_falls_back_too():
+    network = make_model("Bert")
+
+    class Smear(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + 0.1 * x.mean(-2, keepdim=True)
+
+    inner = network.encoder.layer[1].output
+    inner.dense = torch.nn.Sequential(Smear(48, 48).double(), inner.dense)
+    with instrumented(network):
+        seen = observe(network, encoding(ids()))
+        request = Request(engine="collapsed").resolved(seen)
+        engines = Engines(Work(network, seen, request, partial(tracker, False), {}))
+        outcome = engines.run(replace(engines.plan(), by_layer=True))
+    straight = glocal.analyze(ids(), network, engine="straight")
+    assert outcome.plan.engine == "straight" and "fell back" in outcome.notes[0]
+    np.testing.assert_allclose(torch.stack(outcome.squares.value).sqrt(), straight.attribution_norm, rtol=1e-12)

@@ -97,6 +97,11 @@ class Layout:
         return self.tokens * (2 * self.width + self.rows + 3 * self._head_rows)
 
     @property
+    def attention_flops(self) -> float:
+        """Floating-point operations of one tangent in the attention itself, which making the maps does without."""
+        return 4 * self.tokens**2 * self.heads * (self.head_width + self.value_width)
+
+    @property
     def carry_flops(self) -> float:
         """Floating-point operations per carried direction."""
         entering = 2 * self.width * (self.rows + self._query_rows)

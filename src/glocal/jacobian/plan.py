@@ -17,6 +17,8 @@ OVERHEAD = 1.3
 SCRATCH = 32 << 20
 # Share of the rate of large products that products of this size reach (measured; see benchmarks).
 PRODUCTS = 0.85
+# And what making the maps reaches, elementwise passes included (measured as well).
+MAKING = 0.6
 # Passes over memory for every byte made: two operands read, one result written.
 PASSES = 3
 
@@ -37,6 +39,7 @@ class Plan:
     seconds: float
     flops: float
     reason: str
+    by_layer: bool = False  # collapsed: the maps of one layer at a time, and the tangents of all chunks
     others: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,40 +116,57 @@ def plan_collapsed(
     Making the maps costs about what straight forward mode takes for as many tangents as the model is wide, all tokens together. A causal
     model carries half. Raises `MemoryBudgetError` naming what would be enough.
     """
-    width, item = layouts[0].width, layouts[0].item
-    kept = sum(layout.map_bytes for layout in layouts)
-    making = max(layout.making_bytes for layout in layouts)
-    fixed = measured.primal.bytes * 2 + kept + making
+    total, best = sources * per_source, max(1, TOKEN_TANGENTS // sources)
     column = max(layout.column_bytes for layout in layouts)
+    fixed, by_layer, fit = 0.0, False, 0
+    for by_layer in (False, True):
+        fixed = collapsed_bytes(measured, layouts, total=total, causal=causal, by_layer=by_layer)
+        left = (memory - results - SCRATCH) / OVERHEAD - fixed
+        fit = min(int(left // column), total) if left > measured.bytes else 0
+        if fit >= min(best, total):
+            break
     needed = lambda chunk: int((fixed + max(column * chunk, measured.bytes)) * OVERHEAD) + SCRATCH + results  # noqa: E731
-    left = (memory - results - SCRATCH) / OVERHEAD - fixed
-    fit = min(int(left // column), sources * per_source) if left > measured.bytes else 0
     if fit < 1:
         raise _too_small(memory, needed(1), sources)
-    chunk, chunks = _chunks(min(fit, max(1, TOKEN_TANGENTS // sources)), sources, per_source)
-    share = 0.5 + 0.5 / sources if causal else 1.0
-    carried = sum(layout.carry_flops for layout in layouts) * share * sources * per_source
-    made = width * measured.flops
-    moved = PASSES * item * sum(layout.rows_made for layout in layouts) * share * sources * per_source
-    rate = carrying.products * PRODUCTS
+    chunk, chunks = _chunks(min(fit, best), sources, per_source)
+    share = _share(causal, sources)
+    carried = sum(layout.carry_flops for layout in layouts) * share * total
+    attention = sum(layout.attention_flops for layout in layouts)
+    made = layouts[0].width * max(measured.flops - attention, 0.3 * measured.flops)
+    moved = PASSES * layouts[0].item * sum(layout.rows_made for layout in layouts) * share * total
+    fixed_time = chunks * len(layouts) * 4e-4 + measured.small.seconds
     return Plan(
         engine="collapsed",
         probes=0,
-        tangents=sources * per_source,
+        tangents=total,
         chunk=chunk,
         chunks=chunks,
         bytes=needed(chunk),
-        seconds=width * measured.seconds + carried / rate + moved / carrying.memory + chunks * len(layouts) * 4e-4 + measured.small.seconds,
+        seconds=made / (measured.rates.products * MAKING) + carried / (carrying.products * PRODUCTS) + moved / carrying.memory + fixed_time,
         flops=carried + made,
-        reason=_why(chunks, fit, max(1, TOKEN_TANGENTS // sources)),
+        reason=_why(chunks, fit, best) + ("; layer by layer, which needs less memory" if by_layer else ""),
+        by_layer=by_layer,
     )
 
 
-def making_chunk(measured: Measured, layouts: Sequence[Layout], *, sources: int, memory: int, results: int) -> int:
+def collapsed_bytes(measured: Measured, layouts: Sequence[Layout], *, total: int, causal: bool, by_layer: bool) -> float:
+    """What is held beside the columns of one chunk: all maps, or those of one layer and the tangents of all chunks."""
+    making = max(layout.making_bytes for layout in layouts)
+    if not by_layer:
+        return measured.primal.bytes * 2 + sum(layout.map_bytes for layout in layouts) + making
+    largest, one = max(layout.map_bytes for layout in layouts), layouts[0]
+    return measured.primal.bytes * 2 + largest + making + one.tokens * one.width * one.item * total * _share(causal, one.tokens)
+
+
+def _share(causal: bool, tokens: int) -> float:
+    return 0.5 + 0.5 / tokens if causal else 1.0
+
+
+def making_chunk(measured: Measured, layouts: Sequence[Layout], plan: Plan, *, causal: bool, memory: int, results: int) -> int:
     """How many directions may be pushed at once while the maps are made."""
-    fixed = measured.primal.bytes * 2 + sum(layout.map_bytes for layout in layouts) + max(layout.making_bytes for layout in layouts)
-    left = (memory - results - SCRATCH) / OVERHEAD - fixed
-    return max(1, min(TOKEN_TANGENTS // sources, int(left // measured.bytes)))
+    total = plan.chunk if not plan.by_layer else plan.tangents
+    left = (memory - results - SCRATCH) / OVERHEAD - collapsed_bytes(measured, layouts, total=total, causal=causal, by_layer=plan.by_layer)
+    return max(1, min(TOKEN_TANGENTS // layouts[0].tokens, int(left // measured.bytes)))
 
 
 def plan_reverse(measured: Measured, pulls: Sequence[int], *, layers: int, sources: int, memory: int, results: int) -> Plan:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from glocal.jacobian.rates import products
 from glocal.jacobian.reverse import reverse
 from glocal.jacobian.seeds import Seeds, make_seeds
 from glocal.jacobian.shares import row_error
-from glocal.jacobian.squares import Accumulator, Push, Squares, summed
+from glocal.jacobian.squares import Accumulator, Squares, summed
 from glocal.jacobian.straight import push, straight
 from glocal.methods._planner import PILOT, Planner
 from glocal.models.outputs import outputs_function
@@ -58,30 +59,32 @@ class Engines(Planner):
             notes = (
                 f"A sketch, because {plan.reason.partition(',')[0]} and {limit} is smaller; ask for time=None to wait for exact results.",
             )
-        pushed: Callable[[Seeds], Push] = lambda seeds: straight(self.function, self.x, seeds)  # noqa: E731
-        check = self._check(self._straight_along) if self.reduced and plan.engine == "straight" else None
-        if plan.engine == "collapsed":
-            try:
-                carrier = self._carrier(plan)
-                check = self._check(carrier.carry)
-                if not check.largest <= (REDUCED if self.reduced else tolerance(self.x.dtype)):
-                    raise NotCollapsible(
-                        f"a layer does more than work token by token around one attention (difference {check.largest:.1e})"
-                    )
-                pushed = lambda seeds: carrier.push(seeds, self.x)  # noqa: E731
-            except NotCollapsible as reason:
-                notes += (f"The collapsed engine fell back to straight forward mode: {reason}.",)
-                plan = replace(self.by_straight(plan.probes or None), probes=plan.probes, reason=f"collapsed fell back: {reason}")
+        run: Runner = lambda total, seeds, advance: total.run(straight(self.function, self.x, seeds), seeds, plan.chunk, advance)  # noqa: E731
+        checks = Checks(self, self.reduced)
+        if self.reduced and plan.engine == "straight":
+            checks.all(self._straight_along)
         total = self._accumulator(plan)
-        self._add(total, pushed, plan, 0, self._first_round(plan))
-        while self._adaptive(plan) and (wanted := self._wanted(total)) > total.directions:
-            self._add(total, pushed, plan, total.directions, wanted)
+        try:
+            if plan.engine == "collapsed":
+                run = self._collapsing(plan, checks)
+            self._all_rounds(total, run, plan)
+        except NotCollapsible as reason:
+            notes += (f"The collapsed engine fell back to straight forward mode: {reason}.",)
+            plan = replace(self.by_straight(plan.probes or None), probes=plan.probes, reason=f"collapsed fell back: {reason}")
+            run = lambda total, seeds, advance: total.run(straight(self.function, self.x, seeds), seeds, plan.chunk, advance)  # noqa: E731
+            total = self._accumulator(plan)
+            self._all_rounds(total, run, plan)
         whole = total.directions == self.x.shape[1] and total.sources == len(self.x)
         probes = 0 if plan.probes == 0 or whole else total.directions
         by_token = plan.probes == 0
         plan = replace(plan, probes=probes, tangents=total.directions * total.sources)
         squares = total.squares(self.heads, self.targets, exact=probes == 0)
-        return Outcome(self._by_group(squares) if by_token else squares, plan, notes, check)
+        return Outcome(self._by_group(squares) if by_token else squares, plan, notes, checks.result)
+
+    def _all_rounds(self, total: Accumulator, run: "Runner", plan: Plan) -> None:
+        self._add(total, run, plan, 0, self._first_round(plan))
+        while self._adaptive(plan) and (wanted := self._wanted(total)) > total.directions:
+            self._add(total, run, plan, total.directions, wanted)
 
     def _accumulator(self, plan: Plan) -> Accumulator:
         width, groups = self.x.shape[1], self.request.groups
@@ -99,7 +102,7 @@ class Engines(Planner):
     def _first_round(self, plan: Plan) -> int:
         return min(PILOT, plan.probes) if self._adaptive(plan) else plan.probes
 
-    def _add(self, total: Accumulator, pushed: Callable[[Seeds], Push], plan: Plan, start: int, stop: int) -> None:
+    def _add(self, total: Accumulator, run: "Runner", plan: Plan, start: int, stop: int) -> None:
         seeds = make_seeds(
             self.x,
             probes=stop or None,
@@ -109,7 +112,7 @@ class Engines(Planner):
         ).since(start)
         share = seeds.total / max(1, plan.tangents)
         with self.work.track(seeds.total, plan.seconds * share, line(plan)) as advance:
-            total.run(pushed(seeds), seeds, plan.chunk, advance)
+            run(total, seeds, advance)
 
     def _wanted(self, total: Accumulator) -> int:
         """Directions per source that the error asked for needs, judged by the estimate so far; it falls as (1/k - 1/d)^(1/2)."""
@@ -137,21 +140,52 @@ class Engines(Planner):
             )
         return Outcome(self._by_group(squares), plan)
 
-    def _carrier(self, plan: Plan) -> Carrier:
+    def _collapsing(self, plan: Plan, checks: "Checks") -> "Runner":
+        """The collapsed engine, checked: with the maps of all layers kept, or those of one layer at a time."""
+        carrier = self.carrier(plan)
+        if not plan.by_layer:
+            checks.all(carrier.carry)
+            return lambda total, seeds, advance: total.run(carrier.push(seeds, self.x), seeds, plan.chunk, advance)
+
+        def run(total: Accumulator, seeds: Seeds, advance: Callable[[int], None]) -> None:
+            layers, chunks = len(self.layouts), seeds.chunks(plan.chunk)
+            done = [0, 0]
+
+            def part(count: int) -> None:
+                done[0] += count
+                now = done[0] // layers
+                advance(now - done[1])
+                done[1] = now
+
+            add = lambda layer, start, stop, first, tangents: total.add(layer, first, tangents, seeds, start, stop)  # noqa: E731
+            with torch.no_grad():
+                carrier.by_layer(seeds, self.x, plan.chunk, (checks.rows, checks.segments), add, checks.one, part)
+            for start, stop in chunks:
+                total.count(seeds, start, stop)
+
+        return run
+
+    def carrier(self, plan: Plan) -> Carrier:
+        """The collapsed engine's maps, made now or when they are asked for."""
+        causal = self.work.seen.causal
         chunk = making_chunk(
-            self.measured, self.layouts, sources=len(self.x), memory=self.request.memory, results=self.results(plan.probes or None)
+            self.measured, self.layouts, plan, causal=causal, memory=self.request.memory, results=self.results(plan.probes or None)
         )
-        maps: list[Maps] = []
+        make = lambda number: make_maps(self.network[number], self.layouts[number], chunk=chunk).to(self.carried)  # noqa: E731
         with torch.no_grad():
             enter = entrance(self.work.model, self.work.seen, self.request.start)
-            begin = None if enter is None else entrance_map(enter, self.x, chunk)
-            with self.work.track(len(self.layouts), self.measured.seconds * self.x.shape[1], "attribution: maps of the layers") as advance:
-                for layer, layout in zip(self.network, self.layouts, strict=True):
-                    maps.append(make_maps(layer, layout, chunk=chunk).to(self.carried))
-                    advance(1)
-        wanted = [number + self.request.source_layer + 1 in self.layers for number in range(len(maps))]
-        begin = None if begin is None else begin.to(self.carried)
-        return Carrier(maps, begin, self.work.seen.causal, self.hidden, wanted)
+            begin = None if enter is None else entrance_map(enter, self.x, chunk).to(self.carried)
+            maps = make
+            if not plan.by_layer:
+                kept: list[Maps] = []
+                seconds = self.measured.seconds * self.x.shape[1]
+                with self.work.track(len(self.layouts), seconds, "attribution: maps of the layers") as advance:
+                    for number in range(len(self.layouts)):
+                        kept.append(make(number))
+                        advance(1)
+                maps = kept.__getitem__
+        wanted = [number + self.request.source_layer + 1 in self.layers for number in range(len(self.layouts))]
+        return Carrier(maps, len(self.x), begin, causal, self.hidden, wanted, self.carried)
 
     def _straight_along(self, rows: Tensor, segments: list[tuple[int, int, int]]) -> Iterator[tuple[int, Tensor]]:
         tangents = self.x.new_zeros(len(rows), *self.x.shape)
@@ -160,25 +194,53 @@ class Engines(Planner):
         for output in push(self.function, self.x, tangents):
             yield 0, output.movedim(0, -1)
 
-    def _check(self, carry: Callable[[Tensor, list[tuple[int, int, int]]], Iterator[tuple[int, Tensor]]]) -> Check:
-        sources, width = self.x.shape
-        generator = torch.Generator().manual_seed(self.request.seed)
+
+Runner = Callable[[Accumulator, Seeds, Callable[[int], None]], None]
+
+
+class Checks:
+    """A few random directions that every run of the collapsed engine, or with reduced products, is compared along."""
+
+    def __init__(self, engines: Engines, reduced: bool):
+        sources, width = engines.x.shape
+        generator = torch.Generator().manual_seed(engines.request.seed)
         tokens = sorted(torch.randperm(sources, generator=generator)[:CHECKS].tolist())
-        rows = torch.randn(len(tokens), width, generator=generator, dtype=torch.float64).to(self.x)
-        segments = [(token, number, number + 1) for number, token in enumerate(tokens)]
-        largest, norms = [], []
+        self.engines, self.allowed = engines, REDUCED if reduced else tolerance(engines.x.dtype)
+        self.rows = torch.randn(len(tokens), width, generator=generator, dtype=torch.float64).to(engines.x)
+        self.segments = [(token, number, number + 1) for number, token in enumerate(tokens)]
+        self.largest: list[float] = []
+        self.norms: list[float] = []
+
+    @cached_property
+    def expected(self) -> list[Tensor]:
+        """By straight forward mode, without reduced products."""
+        with torch.no_grad(), products(False, self.engines.x.device):
+            return [output for _, output in self.engines._straight_along(self.rows, self.segments)]
+
+    def all(self, carry: Callable[[Tensor, list[tuple[int, int, int]]], Iterator[tuple[int, Tensor]]]) -> None:
+        """Compare all layers; raises `NotCollapsible` where rounding does not explain the difference."""
         with torch.no_grad():
-            with products(False, self.x.device):
-                expected = list(self._straight_along(rows, segments))
-            for (_, reference), (first, carried) in zip(expected, carry(rows, segments), strict=True):
-                if not reference.isfinite().all():
-                    continue  # counted and named later, whatever the engine
-                there, ours = reference[first:].float(), carried.float()
-                largest.append(((there - ours).abs().max() / there.abs().max().clamp(min=torch.finfo(torch.float32).tiny)).item())
-                relative = (there.norm(dim=-2) - ours.norm(dim=-2)).abs() / there.norm(dim=-2)
-                norms.append(relative[relative.isfinite()].mean().item())
-        finite = all(map(math.isfinite, largest))
-        return Check(max(largest, default=0.0) if finite else math.inf, sum(norms) / max(1, len(norms)))
+            for layer, found in enumerate(carry(self.rows, self.segments)):
+                self.one(layer, found)
+
+    def one(self, layer: int, found: tuple[int, Tensor]) -> None:
+        """Compare one of the wanted layers."""
+        first, carried = found
+        reference = self.expected[layer]
+        if not reference.isfinite().all():
+            return  # counted and named later, whatever the engine
+        there, ours = reference[first:].float(), carried.float()
+        largest = ((there - ours).abs().max() / there.abs().max().clamp(min=torch.finfo(torch.float32).tiny)).item()
+        if not largest <= self.allowed:
+            raise NotCollapsible(f"a layer does more than work token by token around one attention (difference {largest:.1e})")
+        relative = (there.norm(dim=-2) - ours.norm(dim=-2)).abs() / there.norm(dim=-2)
+        self.largest.append(largest)
+        self.norms.append(relative[relative.isfinite()].mean().item())
+
+    @property
+    def result(self) -> Check | None:
+        """What was found, if anything was compared."""
+        return Check(max(self.largest), sum(self.norms) / len(self.norms)) if self.largest else None
 
 
 def together(engines: Sequence[Engines], plan: Plan) -> list[Outcome]:
