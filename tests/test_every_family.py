@@ -241,7 +241,9 @@ def test_engines_agree_on_a_sketch(name):
     straight, collapsed = (story_of(name, probes=3, engine=engine, measures=()) for engine in ("straight", "collapsed"))
     assert (collapsed.attrs["engine"], collapsed.attrs["notes"]) == ("collapsed", [])
     for variable in straight.data_vars:
-        close(collapsed[variable].values, straight[variable].values, FAMILIES[name].tolerance * 10)
+        # Standard errors pool relative variances over blocks, of which the smallest are known to few digits.
+        slack = 1000 if variable.endswith("_se") else 10
+        close(collapsed[variable].values, straight[variable].values, FAMILIES[name].tolerance * slack)
 
 
 @every_family

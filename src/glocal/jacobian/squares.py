@@ -110,6 +110,8 @@ def summed(squares: Squares, groups: Sequence[int]) -> Squares:
 
 # Pairs of directions that count as much as the mean over the other blocks of a head (calibrated on a trained model; see benchmarks).
 _POOLED = 100
+# Squares below this share of the largest in their row may be rounding noise (parts of families are computed in float32).
+_NOISE = 1e-10
 
 
 def _steadied(value: Float[Tensor, "target head source"], variance: Float[Tensor, "target head source"], pairs: float) -> Tensor:
@@ -121,10 +123,13 @@ def _steadied(value: Float[Tensor, "target head source"], variance: Float[Tensor
     """
     there = value > 0
     relative = torch.where(there, variance / torch.where(there, value, 1).square(), torch.nan)
+    # Blocks that are rounding noise beside the others of their row say nothing about them.
+    own = relative
+    relative = torch.where(value > _NOISE * value.amax(2, keepdim=True), relative, torch.nan)
     overall = relative.nanmean((0, 2), keepdim=True)
     common = relative.nanmean(0, keepdim=True) * relative.nanmean(2, keepdim=True) / overall
     weight = pairs / (pairs + _POOLED)
-    mixed = weight * relative + (1 - weight) * torch.where(common.isfinite(), common, relative)
+    mixed = weight * own + (1 - weight) * torch.where(common.isfinite(), common, own)
     return torch.where(there, mixed * (1 + 4 * mixed) * value.square(), variance)
 
 

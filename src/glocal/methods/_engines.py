@@ -74,7 +74,7 @@ class Engines(Planner):
             run = lambda total, seeds, advance: total.run(straight(self.function, self.x, seeds), seeds, plan.chunk, advance)  # noqa: E731
             total = self._accumulator(plan)
             self._all_rounds(total, run, plan)
-        whole = total.directions == self.x.shape[1] and total.sources == len(self.x)
+        whole = self._adaptive(plan) and total.directions == self.x.shape[1] and total.sources == len(self.x)
         probes = 0 if plan.probes == 0 or whole else total.directions
         by_token = plan.probes == 0
         plan = replace(plan, probes=probes, tangents=total.directions * total.sources)
