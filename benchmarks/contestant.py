@@ -84,7 +84,7 @@ Function = Callable[[Tensor], tuple[Tensor, ...]]
 def by_glocal(work: Work, fraction: float) -> dict:
     """The product: plan, then all chunks or an evenly spread part of them."""
     request = work.request
-    reduced = request.precision in ("reduced_products", "bfloat16")
+    reduced = request.reduced
     begun = time.perf_counter()
     with products(reduced, torch.device("cpu")):
         engines = Engines(work)

@@ -12,7 +12,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Stages from first to last; a stage imports itself and earlier ones only.
 STAGES = [
-    {"choices", "dims", "errors", "registry", "progress"},
+    {"choices", "dims", "errors", "registry", "progress", "files", "groups", "layer"},
     {"models"},
     {"jacobian"},
     {"request"},

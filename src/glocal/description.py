@@ -13,7 +13,7 @@ from glocal.errors import StoryError
 from glocal.measures._rows import normalise_rows
 from glocal.patterns.category_mass import PATTERNS
 from glocal.patterns.position_profile import pairs
-from glocal.results.schema import check
+from glocal.results.schema import check, grouped
 
 MAPS = ("attention", "attribution")
 
@@ -27,7 +27,7 @@ def describe(story: xarray.Dataset, *, patterns: Sequence[str | Callable] | None
     Raises `StoryError` if the Story has neither map or does not follow the schema.
     """
     check(story)
-    if story.attrs["settings"].get("groups") is not None:
+    if grouped(story):
         raise StoryError(
             "Patterns are about tokens, and here sources are groups of them.",
             asked=f"a Story with groups={story.attrs['settings']['groups']!r}",

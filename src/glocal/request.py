@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy
 from torch import Tensor
 
-from glocal.choices import ENGINES, FREEZES, NORMS, OF, PRECISIONS
+from glocal.choices import ENGINES, FREEZES, NORMS, OF, PRECISIONS, REDUCED
 from glocal.errors import ChoiceError
 from glocal.models.observe import Pass, PreTrainedModel
 from glocal.models.outputs import Origin, check_origin
@@ -90,6 +90,11 @@ class Request:
         last = len(seen.hidden[0]) - 1
         targets = None if self.targets is None else [t + last + 1 if -last - 1 <= t < 0 else t for t in self.targets]
         return replace(self, layers=layers, heads=heads, targets=chosen("targets", targets, 0, last))
+
+    @property
+    def reduced(self) -> bool:
+        """Whether products may have fewer digits than the model's numbers."""
+        return self.precision in REDUCED
 
     @property
     def start(self) -> Origin:

@@ -10,12 +10,12 @@ from families import FAMILIES, ids, make_model, model
 from jacobians import encoding
 
 import glocal
-from glocal.jacobian.layout import Layer, layout_of
+from glocal.jacobian.layout import layout_of
 from glocal.jacobian.making import make_maps
 from glocal.methods._engines import Engines
 from glocal.models.instrument import instrumented
+from glocal.models.layers import layers
 from glocal.models.observe import observe
-from glocal.models.parts import parts
 from glocal.progress import tracker
 from glocal.request import Request, Work
 
@@ -59,8 +59,7 @@ def test_every_layout_gives_the_same_maps_of_a_layer(name, monkeypatch):
     network = model(name)
     with instrumented(network), torch.no_grad():
         seen = observe(network, encoding(ids()))
-        part = parts(network, seen)[1]
-        layer = Layer(**{field: getattr(part, field) for field in Layer.__dataclass_fields__})
+        layer = layers(network, seen)[1]
         layout = layout_of(layer, output=True, frozen=False, first=False, dtype=torch.float64)
         tangents = torch.randn(5, 32, 7, dtype=torch.float64)
         results = []
@@ -86,8 +85,7 @@ def test_heads_enter_by_the_residual_path_where_that_holds(name):
     network = model(name)
     with instrumented(network), torch.no_grad():
         seen = observe(network, encoding(ids()))
-        part = parts(network, seen)[0]
-        layer = Layer(**{field: getattr(part, field) for field in Layer.__dataclass_fields__})
+        layer = layers(network, seen)[0]
         maps = make_maps(layer, layout_of(layer, output=True, frozen=False, first=True, dtype=torch.float64), chunk=50)
     assert maps.project is not None and maps.merge is None
 
@@ -96,8 +94,7 @@ def test_parallel_layers_have_a_path_of_their_own_for_the_heads():
     network = model("GPTNeoX")
     with instrumented(network), torch.no_grad():
         seen = observe(network, encoding(ids()))
-        part = parts(network, seen)[0]
-        layer = Layer(**{field: getattr(part, field) for field in Layer.__dataclass_fields__})
+        layer = layers(network, seen)[0]
         maps = make_maps(layer, layout_of(layer, output=True, frozen=False, first=True, dtype=torch.float64), chunk=50)
     assert maps.project is None and maps.merge is not None
 
@@ -107,7 +104,7 @@ def test_parts_put_together_are_the_layer(name):
     network = model(name)
     with instrumented(network), torch.no_grad():
         seen = observe(network, encoding(ids()))
-        for layer, part in enumerate(parts(network, seen)):
+        for layer, part in enumerate(layers(network, seen)):
             query, key, value, output = part.local(part.hidden)
             torch.testing.assert_close(output, seen.hidden[layer + 1], rtol=0, atol=0)
             torch.testing.assert_close(part.merge(part.head), seen.hidden[layer + 1], rtol=0, atol=0)

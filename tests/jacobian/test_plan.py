@@ -8,7 +8,7 @@ import pytest
 from glocal.errors import MemoryBudgetError
 from glocal.jacobian.layout import Layout
 from glocal.jacobian.meter import Cost
-from glocal.jacobian.plan import Measured, fastest, plan_collapsed, plan_reverse, plan_straight
+from glocal.jacobian.plan import Budget, Measured, fastest, plan_collapsed, plan_reverse, plan_straight
 from glocal.jacobian.rates import Rates
 
 SOURCES, WIDTH = 4, 64
@@ -29,18 +29,18 @@ def layout(**changes):
 
 
 def straight(memory=1 << 30, results=0, per_source=WIDTH):
-    return plan_straight(MEASURED, sources=SOURCES, per_source=per_source, memory=memory, results=results)
+    return plan_straight(MEASURED, Budget(memory, results, SOURCES), sources=SOURCES, per_source=per_source)
 
 
 def collapsed(memory=1 << 30, results=0, per_source=WIDTH, causal=False):
     return plan_collapsed(
-        MEASURED, [layout(first=True), layout(output=False)], sources=SOURCES, per_source=per_source, memory=memory, results=results,
+        MEASURED, [layout(first=True), layout(output=False)], Budget(memory, results, SOURCES), sources=SOURCES, per_source=per_source,
         causal=causal, carrying=RATES,
     )  # fmt: skip
 
 
 def reverse(memory=1 << 30, results=0, pulls=(10, 20)):
-    return plan_reverse(MEASURED, pulls, layers=2, sources=SOURCES, memory=memory, results=results)
+    return plan_reverse(MEASURED, pulls, Budget(memory, results, SOURCES), layers=2)
 
 
 every_plan = pytest.mark.parametrize("plan", [straight, collapsed, reverse])

@@ -1,29 +1,10 @@
-"""One layer as functions with its attention cut out, and the sizes and choices that follow from its shape."""
+"""The sizes of one layer, and the choices that follow from them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Layer:
-    """What the maps are made from: values at the point, and the layer as functions with its attention cut out."""
-
-    query: Float[Tensor, "head target head_width"]
-    key: Float[Tensor, "kv_head source head_width"]
-    value: Float[Tensor, "kv_head source value_width"]
-    weights: Float[Tensor, "head target source"]
-    head: Float[Tensor, "target head value_width"]
-    hidden: Float[Tensor, "source width"]
-    projection: Float[Tensor, "head width value_width"] | None
-    softcap: float | None
-    attend: Callable[[Tensor, Tensor, Tensor], Tensor]
-    queries: Callable[[Tensor], tuple[Tensor, ...]]  # x -> query, key, value
-    local: Callable[[Tensor], tuple[Tensor, ...]]  # x -> query, key, value, layer output, with the head outputs held constant
-    merge: Callable[[Tensor], Tensor]  # head outputs -> layer output, with x held constant
+from glocal.layer import Layer
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import jvp
 
-from glocal.jacobian.layout import Layer, Layout
+from glocal.jacobian.layout import Layout
 from glocal.jacobian.maps import Maps
 from glocal.jacobian.straight import push
+from glocal.layer import Layer
 
 
 class NotCollapsible(Exception):

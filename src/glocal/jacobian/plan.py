@@ -31,7 +31,6 @@ class Plan:
     """
 
     engine: str
-    probes: int
     tangents: int
     chunk: int
     chunks: int
@@ -39,12 +38,42 @@ class Plan:
     seconds: float
     flops: float
     reason: str
+    probes: int = 0
     by_layer: bool = False  # collapsed: the maps of one layer at a time, and the tangents of all chunks
     others: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For the Story's attributes."""
         return asdict(self) | {"others": list(self.others)}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`memory` bytes beyond the model, of which accumulating takes `results`; `tokens` for what an error says."""
+
+    memory: int
+    results: int
+    tokens: int
+
+    @property
+    def room(self) -> float:
+        """Bytes of live tensors that fit."""
+        return (self.memory - self.results - SCRATCH) / OVERHEAD
+
+    def needed(self, live: float) -> int:
+        """What a process takes for so many bytes of live tensors."""
+        return int(live * OVERHEAD) + SCRATCH + self.results
+
+    def too_small(self, live: float) -> MemoryBudgetError:
+        """The error for a budget that has no room for `live` bytes."""
+        enough = self.needed(live) / 2**20
+        return MemoryBudgetError(
+            "Even the smallest chunk does not fit into the memory budget.",
+            asked=f"memory of {self.memory / 2**20:.0f} MiB",
+            found=f"{enough:.0f} MiB needed beyond the model for {self.tokens} tokens",
+            allowed=f"memory={enough * 1.1:.0f}MiB or more",
+            do="raise memory, shorten the text, or ask for fewer layers",
+        )
 
 
 @dataclass(frozen=True)
@@ -73,27 +102,24 @@ class Measured:
         return self.flops / (self.rates.products * PRODUCTS) + PASSES * moved / self.rates.memory
 
 
-def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: int, results: int, tokens: int | None = None) -> Plan:
-    """Straight forward mode of `per_source` directions for each source within `memory` bytes; `results` is what accumulating takes.
-
-    `tokens`: how many there are, if sources are groups of them.
+def plan_straight(measured: Measured, budget: Budget, *, sources: int, per_source: int) -> Plan:
+    """Straight forward mode of `per_source` directions for each source, which may be a group of tokens.
 
     Raises `MemoryBudgetError` naming what would be enough.
     """
-    total, tokens = sources * per_source, tokens or sources
-    needed = lambda chunk: int((measured.primal.bytes + measured.bytes * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
-    fit = int(((memory - results - SCRATCH) / OVERHEAD - measured.primal.bytes) // measured.bytes)
+    total = sources * per_source
+    live = lambda chunk: measured.primal.bytes + measured.bytes * chunk  # noqa: E731
+    fit = int((budget.room - measured.primal.bytes) // measured.bytes)
     if fit < 1:
-        raise _too_small(memory, needed(1), tokens)
-    best = max(1, TOKEN_TANGENTS // tokens)
+        raise budget.too_small(live(1))
+    best = max(1, TOKEN_TANGENTS // budget.tokens)
     chunk, chunks = _chunks(min(fit, best), sources, per_source)
     return Plan(
         engine="straight",
-        probes=0,
         tangents=total,
         chunk=chunk,
         chunks=chunks,
-        bytes=needed(chunk),
+        bytes=budget.needed(live(chunk)),
         seconds=total * measured.seconds + chunks * measured.small.seconds,
         flops=measured.flops * total + measured.primal.flops * chunks,
         reason=_why(chunks, fit, best),
@@ -103,11 +129,10 @@ def plan_straight(measured: Measured, *, sources: int, per_source: int, memory: 
 def plan_collapsed(
     measured: Measured,
     layouts: Sequence[Layout],
+    budget: Budget,
     *,
     sources: int,
     per_source: int,
-    memory: int,
-    results: int,
     causal: bool,
     carrying: Rates,
 ) -> Plan:
@@ -121,13 +146,13 @@ def plan_collapsed(
     fixed, by_layer, fit = 0.0, False, 0
     for by_layer in (False, True):
         fixed = collapsed_bytes(measured, layouts, total=total, causal=causal, by_layer=by_layer)
-        left = (memory - results - SCRATCH) / OVERHEAD - fixed
+        left = budget.room - fixed
         fit = min(int(left // column), total) if left > measured.bytes else 0
         if fit >= min(best, total):
             break
-    needed = lambda chunk: int((fixed + max(column * chunk, measured.bytes)) * OVERHEAD) + SCRATCH + results  # noqa: E731
+    live = lambda chunk: fixed + max(column * chunk, measured.bytes)  # noqa: E731
     if fit < 1:
-        raise _too_small(memory, needed(1), sources)
+        raise budget.too_small(live(1))
     chunk, chunks = _chunks(min(fit, best), sources, per_source)
     share = _share(causal, sources)
     carried = sum(layout.carry_flops for layout in layouts) * share * total
@@ -137,11 +162,10 @@ def plan_collapsed(
     fixed_time = chunks * len(layouts) * 4e-4 + measured.small.seconds
     return Plan(
         engine="collapsed",
-        probes=0,
         tangents=total,
         chunk=chunk,
         chunks=chunks,
-        bytes=needed(chunk),
+        bytes=budget.needed(live(chunk)),
         seconds=made / (measured.rates.products * MAKING) + carried / (carrying.products * PRODUCTS) + moved / carrying.memory + fixed_time,
         flops=carried + made,
         reason=_why(chunks, fit, best) + ("; layer by layer, which needs less memory" if by_layer else ""),
@@ -162,14 +186,14 @@ def _share(causal: bool, tokens: int) -> float:
     return 0.5 + 0.5 / tokens if causal else 1.0
 
 
-def making_chunk(measured: Measured, layouts: Sequence[Layout], plan: Plan, *, causal: bool, memory: int, results: int) -> int:
+def making_chunk(measured: Measured, layouts: Sequence[Layout], plan: Plan, budget: Budget, *, causal: bool) -> int:
     """How many directions may be pushed at once while the maps are made."""
     total = plan.chunk if not plan.by_layer else plan.tangents
-    left = (memory - results - SCRATCH) / OVERHEAD - collapsed_bytes(measured, layouts, total=total, causal=causal, by_layer=plan.by_layer)
+    left = budget.room - collapsed_bytes(measured, layouts, total=total, causal=causal, by_layer=plan.by_layer)
     return max(1, min(TOKEN_TANGENTS // layouts[0].tokens, int(left // measured.bytes)))
 
 
-def plan_reverse(measured: Measured, pulls: Sequence[int], *, layers: int, sources: int, memory: int, results: int) -> Plan:
+def plan_reverse(measured: Measured, pulls: Sequence[int], budget: Budget, *, layers: int) -> Plan:
     """`pulls[l]` components of layer l + 1 pulled back through the layers below it; one pass is kept with everything it needs.
 
     Raises `MemoryBudgetError` naming what would be enough.
@@ -177,21 +201,20 @@ def plan_reverse(measured: Measured, pulls: Sequence[int], *, layers: int, sourc
     total = sum(pulls)
     kept = measured.primal.made * 2
     each = measured.bytes * 2
-    needed = lambda chunk: int((kept + each * chunk) * OVERHEAD) + SCRATCH + results  # noqa: E731
-    fit = int(((memory - results - SCRATCH) / OVERHEAD - kept) // each)
+    live = lambda chunk: kept + each * chunk  # noqa: E731
+    fit = int((budget.room - kept) // each)
     if fit < 1:
-        raise _too_small(memory, needed(1), sources)
-    best = min(max(1, TOKEN_TANGENTS // sources), max(pulls))
+        raise budget.too_small(live(1))
+    best = min(max(1, TOKEN_TANGENTS // budget.tokens), max(pulls))
     chunk = min(fit, best)
     chunks = sum(-(-pull // chunk) for pull in pulls)
     depth = sum(pull * (layer + 1) / layers for layer, pull in enumerate(pulls))
     return Plan(
         engine="reverse",
-        probes=0,
         tangents=total,
         chunk=chunk,
         chunks=chunks,
-        bytes=needed(chunk),
+        bytes=budget.needed(live(chunk)),
         seconds=1.3 * depth * measured.seconds + chunks * measured.small.seconds,
         flops=measured.flops * depth + measured.primal.flops,
         reason=_why(chunks, fit, best),
@@ -219,13 +242,3 @@ def _why(chunks: int, fit: int, best: int) -> str:
     if chunks == 1:
         return "all directions at once"
     return "as the memory budget allows" if fit < best else "the size that runs fastest"
-
-
-def _too_small(memory: int, enough: int, sources: int) -> MemoryBudgetError:
-    return MemoryBudgetError(
-        "Even the smallest chunk does not fit into the memory budget.",
-        asked=f"memory of {memory / 2**20:.0f} MiB",
-        found=f"{enough / 2**20:.0f} MiB needed beyond the model for {sources} tokens",
-        allowed=f"memory={enough / 2**20 * 1.1:.0f}MiB or more",
-        do="raise memory, shorten the text, or ask for fewer layers",
-    )

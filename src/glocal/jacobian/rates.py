@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from glocal.files import write_whole
+
 _SECONDS = 0.15  # spent on each of the two measurements
 
 
@@ -40,9 +42,7 @@ def machine_rates(dtype: torch.dtype, device: torch.device) -> Rates:
     rates = _measure(dtype, device)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(known | {key: asdict(rates)}, indent=1), encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps(known | {key: asdict(rates)}, indent=1).encode())
     return rates
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
+from glocal.groups import sum_groups
 from glocal.jacobian.features import features
 from glocal.jacobian.seeds import Seeds
 
@@ -100,12 +101,7 @@ class Accumulator:
 
 def summed(squares: Squares, groups: Sequence[int]) -> Squares:
     """Exact squares of groups of tokens: ||[J_1 J_2 ...]||_F^2 = sum of ||J_j||_F^2 over the group."""
-    of = torch.tensor(groups)
-    made = []
-    for value in squares.value:
-        total = value.new_zeros(*value.shape[:-1], max(groups) + 1)
-        made.append(total.index_add_(-1, of.to(value.device), value))
-    return Squares(tuple(made))
+    return Squares(tuple(sum_groups(value, groups) for value in squares.value))
 
 
 # Pairs of directions that count as much as the mean over the other blocks of a head (calibrated on a trained model; see benchmarks).

@@ -19,8 +19,8 @@ from glocal.jacobian.shares import row_error
 from glocal.jacobian.squares import Accumulator, Squares, summed
 from glocal.jacobian.straight import push, straight
 from glocal.methods._planner import PILOT, Planner
+from glocal.models.layers import entrance
 from glocal.models.outputs import outputs_function
-from glocal.models.parts import entrance
 
 # Random directions by which the collapsed engine is compared with straight forward mode in every run.
 CHECKS = 3
@@ -59,7 +59,7 @@ class Engines(Planner):
             notes = (
                 f"A sketch, because {plan.reason.partition(',')[0]} and {limit} is smaller; ask for time=None to wait for exact results.",
             )
-        run: Runner = lambda total, seeds, advance: total.run(straight(self.function, self.x, seeds), seeds, plan.chunk, advance)  # noqa: E731
+        run = self._straight(plan)
         checks = Checks(self, self.reduced)
         if self.reduced and plan.engine == "straight":
             checks.all(self._straight_along)
@@ -71,7 +71,7 @@ class Engines(Planner):
         except NotCollapsible as reason:
             notes += (f"The collapsed engine fell back to straight forward mode: {reason}.",)
             plan = replace(self.by_straight(plan.probes or None), probes=plan.probes, reason=f"collapsed fell back: {reason}")
-            run = lambda total, seeds, advance: total.run(straight(self.function, self.x, seeds), seeds, plan.chunk, advance)  # noqa: E731
+            run = self._straight(plan)
             total = self._accumulator(plan)
             self._all_rounds(total, run, plan)
         whole = self._adaptive(plan) and total.directions == self.x.shape[1] and total.sources == len(self.x)
@@ -80,6 +80,9 @@ class Engines(Planner):
         plan = replace(plan, probes=probes, tangents=total.directions * total.sources)
         squares = total.squares(self.heads, self.targets, exact=probes == 0)
         return Outcome(self._by_group(squares) if by_token else squares, plan, notes, checks.result)
+
+    def _straight(self, plan: Plan) -> "Runner":
+        return lambda total, seeds, advance: total.run(straight(self.function, self.x, seeds), seeds, plan.chunk, advance)
 
     def _all_rounds(self, total: Accumulator, run: "Runner", plan: Plan) -> None:
         self._add(total, run, plan, 0, self._first_round(plan))
@@ -168,9 +171,7 @@ class Engines(Planner):
     def carrier(self, plan: Plan) -> Carrier:
         """The collapsed engine's maps, made now or when they are asked for."""
         causal = self.work.seen.causal
-        chunk = making_chunk(
-            self.measured, self.layouts, plan, causal=causal, memory=self.request.memory, results=self.results(plan.probes or None)
-        )
+        chunk = making_chunk(self.measured, self.layouts, plan, self.budget(plan.probes or None), causal=causal)
         make = lambda number: make_maps(self.network[number], self.layouts[number], chunk=chunk).to(self.carried)  # noqa: E731
         with torch.no_grad():
             enter = entrance(self.work.model, self.work.seen, self.request.start)

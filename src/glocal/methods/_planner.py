@@ -1,7 +1,7 @@
 """What a request asks for, at one point of one network, and the ways to compute it: estimate them and choose one."""
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -9,15 +9,16 @@ from torch import Tensor
 
 from glocal.errors import ChoiceError, MemoryBudgetError, ModelError
 from glocal.jacobian.features import feature_maps, features
-from glocal.jacobian.layout import Layer, Layout, layout_of
+from glocal.jacobian.layout import Layout, layout_of
 from glocal.jacobian.meter import cost_of
-from glocal.jacobian.plan import Measured, Plan, fastest, plan_collapsed, plan_reverse, plan_straight
+from glocal.jacobian.plan import Budget, Measured, Plan, fastest, plan_collapsed, plan_reverse, plan_straight
 from glocal.jacobian.rates import machine_rates
 from glocal.jacobian.reverse import Cotangents, make_cotangents
 from glocal.jacobian.seeds import make_seeds
 from glocal.jacobian.straight import push
+from glocal.layer import Layer
+from glocal.models.layers import layers
 from glocal.models.outputs import outputs_function
-from glocal.models.parts import parts
 from glocal.request import Work
 
 # Directions of the first round when their number follows from the error asked for, and of every measured push.
@@ -39,7 +40,7 @@ class Planner:
         self.hidden = request.of == "hidden"
         self.heads = None if self.hidden else [head - 1 for head in request.heads]
         self.x = request.start.point(work.seen)
-        self.reduced = request.precision in ("reduced_products", "bfloat16")
+        self.reduced = request.reduced
         self.carried = torch.bfloat16 if request.precision == "bfloat16" else self.x.dtype
         self.function = outputs_function(
             work.model, work.seen, origin=request.start, of=request.of, layers=request.layers, freeze=request.freeze
@@ -117,10 +118,12 @@ class Planner:
             primal = cost_of(lambda: self.function(self.x), self.x.device)
             return Measured(primal, cost_of(small_push, self.x.device), few, machine_rates(self.x.dtype, self.x.device))
 
-    def results(self, probes: int | None) -> int:
+    def budget(self, probes: int | None) -> Budget:
+        """The memory asked for, less what the results take."""
         heads = 1 if self.hidden else self.work.seen.heads
         cells = len(self.layers) * heads * len(self.x) ** 2
-        return cells * 8 * (3 if probes is None else 6) + (0 if probes is None else len(self.x) * self.x.shape[1] * probes * 8)
+        results = cells * 8 * (3 if probes is None else 6) + (0 if probes is None else len(self.x) * self.x.shape[1] * probes * 8)
+        return Budget(self.request.memory, results, len(self.x))
 
     def _per_source(self, probes: int | None) -> int:
         return self.x.shape[1] if probes is None else probes
@@ -130,23 +133,15 @@ class Planner:
         return len(self.x) if groups is None or probes is None else max(groups) + 1
 
     def by_straight(self, probes: int | None) -> Plan:
-        return plan_straight(
-            self.measured,
-            tokens=len(self.x),
-            sources=self._sources(probes),
-            per_source=self._per_source(probes),
-            memory=self.request.memory,
-            results=self.results(probes),
-        )
+        return plan_straight(self.measured, self.budget(probes), sources=self._sources(probes), per_source=self._per_source(probes))
 
     def _collapsed(self, probes: int | None) -> Plan:
         return plan_collapsed(
             self.measured,
             self.layouts,
+            self.budget(probes),
             sources=len(self.x),
             per_source=self._per_source(probes),
-            memory=self.request.memory,
-            results=self.results(probes),
             causal=self.work.seen.causal,
             carrying=machine_rates(self.carried, self.x.device),
         )
@@ -158,9 +153,7 @@ class Planner:
             0 if layer not in below else below[layer].rows.shape[0] * below[layer].rows.shape[1] * len(self.targets)
             for layer in range(self.request.source_layer + 1, self.layers[-1] + 1)
         ]
-        return plan_reverse(
-            self.measured, pulls, layers=len(pulls), sources=len(self.x), memory=self.request.memory, results=self.results(probes)
-        )
+        return plan_reverse(self.measured, pulls, self.budget(probes), layers=len(pulls))
 
     def cotangents(self, probes: int | None) -> list[Cotangents]:
         width = self.work.seen.hidden[0].shape[1] if self.hidden else self.work.seen.head[0].shape[2]
@@ -172,9 +165,7 @@ class Planner:
     @cached_property
     def network(self) -> list[Layer]:
         """The layers from the origin up to the last one asked for."""
-        taken = parts(self.work.model, self.work.seen)[self.request.source_layer : self.layers[-1]]
-        names = [field.name for field in fields(Layer)]
-        return [Layer(**{name: getattr(part, name) for name in names}) for part in taken]
+        return list(layers(self.work.model, self.work.seen)[self.request.source_layer : self.layers[-1]])
 
     @cached_property
     def layouts(self) -> list[Layout]:

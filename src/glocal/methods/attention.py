@@ -2,6 +2,7 @@
 
 import torch
 
+from glocal.groups import sum_groups
 from glocal.registry import registered
 from glocal.request import Made, Work
 
@@ -27,6 +28,5 @@ def attention(work: Work) -> Made:
     targets = torch.tensor(request.targets, device=maps.device)
     chosen = maps.index_select(1, heads).index_select(2, targets)
     if request.groups is not None:
-        groups = torch.tensor(request.groups, device=maps.device)
-        chosen = chosen.new_zeros(*chosen.shape[:-1], max(request.groups) + 1).index_add_(-1, groups, chosen)
+        chosen = sum_groups(chosen, request.groups)
     return Made({"attention": chosen}, {})

@@ -77,8 +77,7 @@ def _engines(work: Work) -> Iterator[Engines]:
     request, seen = work.request, work.seen
     if "attention" in request.freeze:
         check_attention_is_linear_in_values(seen)
-    reduced = request.precision in ("reduced_products", "bfloat16")
-    with products(reduced, seen.hidden[0].device), frozen(work.model, request.freeze, lambda: observe(work.model, seen.inputs)):
+    with products(request.reduced, seen.hidden[0].device), frozen(work.model, request.freeze, lambda: observe(work.model, seen.inputs)):
         yield Engines(work)
 
 

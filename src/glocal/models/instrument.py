@@ -26,6 +26,10 @@ from glocal.errors import UnseenLayersError
 BACKEND = "glocal"
 
 
+class Enough(BaseException):
+    """What a watcher raises to stop a run once it has what it wants; catch it outside."""
+
+
 @dataclass(frozen=True)
 class AttentionCall:
     """What the family hands to its attention, and that attention itself, as a function of query, key and value."""

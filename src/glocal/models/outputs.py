@@ -11,12 +11,8 @@ from transformers import PreTrainedModel
 from glocal.choices import ORIGINS
 from glocal.errors import ChoiceError, FreezeError
 from glocal.models.freeze import with_tangent_of
-from glocal.models.instrument import Watcher, watching
+from glocal.models.instrument import Enough, Watcher, watching
 from glocal.models.observe import Pass, call_arguments
-
-
-class _Enough(BaseException):
-    """Stops a run once everything asked for has been collected."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class _Collector(Watcher):
         if index + 1 in self.layers:
             self.kept.append(value if self.together else value[0])
         if index + 1 == self.last:
-            raise _Enough
+            raise Enough
 
 
 def attend(weights: Tensor, values: Tensor) -> Tensor:
@@ -124,7 +120,7 @@ def outputs_function(
 
     def outputs(x: Tensor) -> tuple[Tensor, ...]:
         collector = _Collector(x if others else x[None], origin, layers, of == "hidden", "attention" in freeze, bool(others))
-        with watching(collector), suppress(_Enough):
+        with watching(collector), suppress(Enough):
             model(**call_arguments(model, inputs))
         return tuple(collector.kept)
 

@@ -90,6 +90,11 @@ def check(story: Any) -> None:
     _check_positions(story)
 
 
+def grouped(story: xarray.Dataset) -> bool:
+    """Whether the sources are groups of tokens, so that no target is among them."""
+    return story.attrs["settings"].get("groups") is not None
+
+
 def check_version(attributes: dict[Any, Any]) -> None:
     """Raise `StoryError` unless `attributes` are those of a Story of a version that this glocal reads."""
     version = attributes.get("glocal_schema")
@@ -167,19 +172,19 @@ def _check_coordinates(story: xarray.Dataset) -> None:
 
 def _check_positions(story: xarray.Dataset) -> None:
     size = story.sizes[SOURCE]
-    grouped = story.attrs["settings"].get("groups") is not None
+    groups = grouped(story)
     # Sources first: a selection along them makes the targets wrong too.
     for name in (name for name in (SOURCE, *(dim for dim in DIMENSIONS if dim != SOURCE)) if name in story.coords):
         numbers, first = story[name].values, DIMENSIONS[name]
         whole = name != SOURCE or numpy.array_equal(numbers, numpy.arange(size))
-        inside = len(numbers) > 0 and numbers[0] >= first and (name != TARGET or grouped or numbers[-1] < size)
+        inside = len(numbers) > 0 and numbers[0] >= first and (name != TARGET or groups or numbers[-1] < size)
         if not (whole and inside and (numpy.diff(numbers) > 0).all()):
             allowed = f"0 to {size - 1} without a gap" if name == SOURCE else f"rising numbers from {first}"
             raise StoryError(
                 f"Coordinate {name!r} has the wrong numbers.", found=numbers.tolist(), do="select positions along target, not along source",
                 allowed=allowed + (f", below {size}" if name == TARGET else ""),
             )  # fmt: skip
-    for field in () if grouped else FIELDS:
+    for field in () if groups else FIELDS:
         target, source = token_coordinate(TARGET, field), token_coordinate(SOURCE, field)
         found, allowed = story[target].values.tolist(), story[source].values[story[TARGET].values].tolist()
         if found != allowed:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glocal.dims import HEAD, SOURCE, TARGET, TOKEN_FIELDS, token_coordinate
+from glocal.results.schema import grouped
 from glocal.views.figures import facts, numbers
 from glocal.views.figures.measures import Measure, measures
 from glocal.views.figures.visible import shortened, visible
@@ -46,7 +47,7 @@ def _columns(story: xarray.Dataset) -> list[Column]:
         for measure in measures(story)
     ]
     found = numbers.maps(story)
-    if not numbers.grouped(story):
+    if not grouped(story):
         columns += [("own-token", name, numbers.mean(numbers.own_share(array)), True) for name, array in found.items()]
     if numbers.has_special(story):
         columns += [("special tokens", name, numbers.mean(numbers.special_share(array, story)), True) for name, array in found.items()]
@@ -169,7 +170,7 @@ def _summary(story: xarray.Dataset) -> dict[str, Any]:
     grids = {f"discrepancy_{measure.name}": numbers.discrepancy(story, measure.name) for measure in measures(story)}
     for name, array in numbers.maps(story).items():
         grids[f"special_share_{name}"] = numbers.special_share(array, story)
-        if not numbers.grouped(story):
+        if not grouped(story):
             grids[f"own_share_{name}"] = numbers.own_share(array)
     return {
         "by_layer": {name: finite(numbers.mean(grid)) for name, grid in grids.items()},

@@ -6,8 +6,9 @@ from typing import Any
 import numpy
 import xarray
 
+from glocal.choices import REDUCED
 from glocal.dims import HEAD, SOURCE
-from glocal.views.figures import numbers
+from glocal.results.schema import grouped
 from glocal.views.figures.visible import visible
 
 _MANY_TOKENS = 60
@@ -24,7 +25,7 @@ def title(story: xarray.Dataset) -> str:
 
 def size(story: xarray.Dataset) -> str:
     """Tokens, layers and heads."""
-    many = counted(story.sizes[SOURCE], "group") + " of tokens" if numbers.grouped(story) else counted(story.sizes[SOURCE], "token")
+    many = counted(story.sizes[SOURCE], "group") + " of tokens" if grouped(story) else counted(story.sizes[SOURCE], "token")
     parts = [many, counted(story.sizes["layer"], "layer")]
     if story.sizes["target"] != story.sizes[SOURCE]:
         parts.insert(1, counted(story.sizes["target"], "target"))
@@ -36,7 +37,7 @@ def accuracy(story: xarray.Dataset) -> str:
     error = row_error(story)
     if error is not None:
         return f"sketch, a row is off by about {error:.3f} (total variation)"
-    reduced = story.attrs["settings"].get("precision") in ("reduced_products", "bfloat16")
+    reduced = story.attrs["settings"].get("precision") in REDUCED
     if reduced and "mean_difference_of_norms_to_straight" in story.attrs["error_estimate"]:
         off = story.attrs["error_estimate"]["mean_difference_of_norms_to_straight"]
         return f"{story.attrs['settings']['precision']}: norms are off by about {off:.1e} of themselves"

@@ -42,11 +42,6 @@ def overall(values: Array) -> float:
     return float(mean(values.reshape(-1)))
 
 
-def grouped(story: xarray.Dataset) -> bool:
-    """Whether the sources are groups of tokens, so that no target is among them."""
-    return story.attrs["settings"].get("groups") is not None
-
-
 def own_share(array: xarray.DataArray) -> Array:
     """Mean share on the own token [layer, head]."""
     targets = array[TARGET].values

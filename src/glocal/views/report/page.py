@@ -14,7 +14,7 @@ from typing import Any
 import xarray
 
 from glocal.errors import StoryError
-from glocal.views.figures import numbers
+from glocal.results.schema import grouped
 from glocal.views.figures.payload import payload
 from glocal.views.figures.visible import shortened
 
@@ -46,7 +46,7 @@ def report(story: xarray.Dataset, path: str | os.PathLike[str], *, overwrite: bo
 
 def render(story: xarray.Dataset) -> str:
     """The report as a text. Raises `StoryError` for a Story whose sources are groups, which this page cannot draw yet."""
-    if numbers.grouped(story):
+    if grouped(story):
         raise StoryError(
             "The report cannot draw sources that are groups of tokens yet.",
             asked=f"a Story with groups={story.attrs['settings']['groups']!r}",

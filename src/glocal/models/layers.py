@@ -2,43 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from glocal.models.instrument import AttentionCall, Watcher, watching
+from glocal.layer import Layer
+from glocal.models.instrument import AttentionCall, Enough, Watcher, watching
 from glocal.models.observe import Pass, call_arguments
 from glocal.models.outputs import Origin
-
-
-class _Enough(BaseException):
-    """Stops a run once what was wanted has passed."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One layer at one point: what its attention gets, and the layer as two functions with the attention cut out.
-
-    `local(x)` gives (query, key, value, layer output) with the head outputs held constant, `queries(x)` only the first three;
-    `merge(z)` the layer output with the layer's input held constant. All of them without batch dimension.
-    """
-
-    query: Float[Tensor, "head target head_width"]
-    key: Float[Tensor, "kv_head source head_width"]
-    value: Float[Tensor, "kv_head source value_width"]
-    weights: Float[Tensor, "head target source"]
-    head: Float[Tensor, "target head value_width"]
-    hidden: Float[Tensor, "source width"]
-    projection: Float[Tensor, "head width value_width"] | None
-    softcap: float | None
-    attend: Callable[[Tensor, Tensor, Tensor], Tensor]
-    queries: Callable[[Tensor], tuple[Tensor, ...]]
-    local: Callable[[Tensor], tuple[Tensor, ...]]
-    merge: Callable[[Tensor], Tensor]
 
 
 class _CallRecorder(Watcher):
@@ -63,35 +36,35 @@ class _Stub(Watcher):
     def before_attention(self, index: int, call: AttentionCall) -> Tensor:
         self.asked = (call.query[0], call.key[0], call.value[0])
         if self.stop:
-            raise _Enough
+            raise Enough
         return self.heads
 
 
-def parts(model: PreTrainedModel, seen: Pass) -> tuple[Part, ...]:
+def layers(model: PreTrainedModel, seen: Pass) -> tuple[Layer, ...]:
     """All layers of an instrumented `model` at the point of the pass `seen`; one more forward pass."""
     recorder = _CallRecorder()
     with torch.no_grad(), watching(recorder):
         model(**call_arguments(model, seen.inputs))
     return tuple(
-        _part(seen, layer, module, args, kwargs, attention)
+        _layer(seen, layer, module, args, kwargs, attention)
         for layer, ((module, args, kwargs), attention) in enumerate(zip(recorder.calls, recorder.attentions, strict=True))
     )
 
 
-def _part(seen: Pass, layer: int, module: nn.Module, args: tuple, kwargs: Mapping[str, Any], attention: AttentionCall) -> Part:
+def _layer(seen: Pass, layer: int, module: nn.Module, args: tuple, kwargs: Mapping[str, Any], attention: AttentionCall) -> Layer:
     heads = seen.head[layer]
 
     def run(x: Tensor, heads: Tensor, stop: bool) -> tuple[Tensor, ...]:
         stub = _Stub(heads[None], stop)
         given, named = ((x[None], *args[1:]), kwargs) if args else ((), {**kwargs, "hidden_states": x[None]})
         output = None
-        with watching(stub), suppress(_Enough):
+        with watching(stub), suppress(Enough):
             output = module(*given, **named)
         if output is None:
             return stub.asked
         return (*stub.asked, (output[0] if isinstance(output, tuple) else output)[0])
 
-    return Part(
+    return Layer(
         query=attention.query[0],
         key=attention.key[0],
         value=attention.value[0],
@@ -117,7 +90,7 @@ class _Entrance(Watcher):
 
     def layer_input(self, index: int, hidden: Tensor) -> Tensor:
         self.entered = hidden
-        raise _Enough
+        raise Enough
 
 
 def entrance(model: PreTrainedModel, seen: Pass, origin: Origin) -> Callable[[Tensor], Tensor] | None:
@@ -127,7 +100,7 @@ def entrance(model: PreTrainedModel, seen: Pass, origin: Origin) -> Callable[[Te
 
     def embed(x: Tensor) -> Tensor:
         watcher = _Entrance(x[None])
-        with watching(watcher), suppress(_Enough):
+        with watching(watcher), suppress(Enough):
             model(**call_arguments(model, seen.inputs))
         assert watcher.entered is not None
         return watcher.entered[0]
