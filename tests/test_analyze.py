@@ -136,6 +136,21 @@ def test_a_bad_text_in_a_list_is_an_error_and_not_a_hole():
         glocal.analyze([ids(), []], model("Bert"))
 
 
+@pytest.mark.parametrize("verb", [glocal.analyze, glocal.plan])
+def test_an_error_says_which_text_of_a_list_it_is_about(verb):
+    with pytest.raises(TextError, match=r"Text 2 of the list \(counted from 0\): "):
+        verb([ids(3), ids(4), []], model("Bert"))
+
+
+def test_a_fixed_number_of_probes_and_an_error_exclude_each_other():
+    with pytest.raises(ChoiceError, match="fixed number of probes"):
+        glocal.analyze(ids(3), model("Bert"), probes=4, error=0.1)
+
+
+def test_the_public_names_are_listed():
+    assert {"analyze", "describe", "open", "plan", "report", "save", "study"} <= set(dir(glocal))
+
+
 @pytest.mark.parametrize("name", ["Bert", "GPT2", "Llama"])
 def test_task_models_are_analysed_without_their_heads(name):
     kind = {"Bert": "BertForMaskedLM", "GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}[name]

@@ -47,6 +47,19 @@ def test_an_existing_story_is_refused_before_anything_is_computed(capsys, tmp_pa
     assert code == 1 and out == "" and "a.zarr" in err and "overwrite" in err
 
 
+@pytest.mark.parametrize(("options", "said"), [(("--report", "a.txt"), "ending"), (("--report", "a.html", "--groups", "word"), "groups")])
+def test_a_report_that_cannot_be_is_refused_before_anything_is_computed(options, said, capsys):
+    code, out, err = run(capsys, "analyze", TEXT, "--model", "does-not-exist", *options)
+    assert code == 1 and out == "" and said in err
+
+
+def test_the_ladder_is_shown(capsys):
+    code, out, _ = run(capsys, "analyze", TEXT, "--probes", "2", "--ladder", "--layers", "2,4")
+    rows = [line.split() for line in out.split("to the input of layer")[1].splitlines()[1:4]]
+    assert code == 0 and rows[0][0] == "layer" and [row[0] for row in rows[1:]] == ["2", "4"]
+    assert [len(row) for row in rows[1:]] == [3, 5]
+
+
 def test_a_pair_and_standard_input(capsys, monkeypatch):
     import io
 
@@ -97,7 +110,9 @@ def test_a_pipe_gets_no_progress_bar_and_a_closed_pipe_no_traceback():
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize(("option", "value"), [("--groups", "1,a"), ("--probes", "many"), ("--layers", "1,x"), ("--engine", "fast")])
+@pytest.mark.parametrize(
+    ("option", "value"), [("--groups", "1,a"), ("--probes", "many"), ("--layers", "3-1"), ("--layers", "1,x"), ("--engine", "fast")]
+)
 def test_wrong_values_are_refused_by_the_parser(option, value, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["analyze", "a", option, value])

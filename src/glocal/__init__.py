@@ -28,6 +28,10 @@ _PUBLIC = {
 __all__ = ["__version__", "analyze", "describe", "open", "plan", "report", "save", "study"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'glocal' has no attribute {name!r}")

@@ -135,11 +135,15 @@ def _analyze(parsed: argparse.Namespace) -> int:
     import glocal
     from glocal.models.load import quiet
     from glocal.results.store import check_destination
+    from glocal.views.report.page import check_page, refuse_groups
     from glocal.views.terminal import as_json, summary
 
     quiet()
     if parsed.out:
         check_destination(parsed.out, overwrite=parsed.overwrite)
+    if parsed.report:
+        refuse_groups(parsed.groups)
+        check_page(parsed.report)
     story = glocal.analyze(_text(parsed), **_passed(parsed))
     if parsed.json:
         json.dump(as_json(story), sys.stdout, ensure_ascii=False, allow_nan=False)
@@ -284,6 +288,8 @@ def _ranges(value: str) -> tuple[int, ...]:
             numbers += range(int(first), int(last) + 1) if dash else [int(first)]
         except ValueError:
             raise argparse.ArgumentTypeError(f"{part!r} is neither a number nor a range such as 3-5") from None
+        if dash and int(last) < int(first):
+            raise argparse.ArgumentTypeError(f"{part!r} runs backwards; the smaller number comes first, as in 3-5")
     return tuple(numbers)
 
 

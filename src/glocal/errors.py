@@ -6,11 +6,16 @@ class GlocalError(Exception):
 
     def __init__(self, problem: str, *, asked: object = None, found: object = None, allowed: object = None, do: str = ""):
         self.problem = problem
+        self.details = {"asked": asked, "found": found, "allowed": allowed, "do": do}
         lines = [problem]
         for label, value in (("asked", asked), ("found", found), ("allowed", allowed), ("do", do or None)):
             if value is not None:
                 lines.append(f"  {label}: {value}")
         super().__init__("\n".join(lines))
+
+    def at(self, place: str) -> "GlocalError":
+        """The same error, saying where it happened."""
+        return type(self)(f"{place}: {self.problem}", **self.details)
 
 
 class TextError(GlocalError):

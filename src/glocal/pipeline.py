@@ -16,7 +16,7 @@ from torch import Tensor
 import glocal
 from glocal import registry
 from glocal.compare import discrepancies, ladder_discrepancies, noise_biases
-from glocal.errors import ChoiceError
+from glocal.errors import ChoiceError, GlocalError
 from glocal.jacobian.plan import Plan
 from glocal.job import Asked, Job, Names, prepared, request_of
 from glocal.methods.attribution import attribution, attribution_together, plan_attribution, room_for_others
@@ -89,7 +89,7 @@ def analyze(
         request, model, tokenizer, Asked(methods, measures, ladder, groups, truncation, progress), trust_remote_code, allow_pickle
     )  # fmt: skip
     texts = several(text)
-    return _story(job, _encoded(job, text)) if texts is None else _stories(job, [_encoded(job, each) for each in texts])
+    return _story(job, _encoded(job, text)) if texts is None else _stories(job, _all_encoded(job, texts))
 
 
 def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any) -> Any:
@@ -109,7 +109,7 @@ def plan(text: Any, model: Any = "minilm", tokenizer: Any = None, **options: Any
         given["allow_pickle"],
     )
     texts = several(text)
-    return _plan(job, text) if texts is None else [_plan(job, each) for each in texts]
+    return _plan(job, _encoded(job, text)) if texts is None else [_plan(job, each) for each in _all_encoded(job, texts)]
 
 
 def _look(job: Job, tokens: Tokens) -> Work:
@@ -125,8 +125,18 @@ def _encoded(job: Job, text: Any) -> Tokens:
     return encode(text, job.network, job.tokenizer, truncation=job.settings["truncation"])
 
 
-def _plan(job: Job, text: Any) -> Plan:
-    tokens = _encoded(job, text)
+def _all_encoded(job: Job, texts: Sequence[Any]) -> list[Tokens]:
+    """Of a list; an error says which of its texts it is about."""
+    encoded = []
+    for number, text in enumerate(texts):
+        try:
+            encoded.append(_encoded(job, text))
+        except GlocalError as error:
+            raise error.at(f"Text {number} of the list (counted from 0)") from error
+    return encoded
+
+
+def _plan(job: Job, tokens: Tokens) -> Plan:
     with instrumented(job.network):
         return plan_attribution(_look(job, tokens))
 

@@ -14,6 +14,7 @@ from glocal.models.observe import Pass, PreTrainedModel
 from glocal.models.outputs import Origin, check_origin
 
 Advance = Callable[[int], None]
+_ERROR = 0.02
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Request:
     targets: tuple[int, ...] | None = None
     seed: int = 0
     memory: int = 4 << 30
-    error: float = 0.02
+    error: float = _ERROR
     time: float | None = 60.0
     precision: str | None = None
     groups: tuple[int, ...] | None = None  # the source of every token, once the text is known
@@ -78,6 +79,13 @@ class Request:
                 asked=f"error={self.error!r}",
                 allowed="a mean total variation of a row between 0 and 1, such as 0.02",
                 do="choose in this range, or probes=None for exact results",
+            )
+        if type(self.probes) is int and self.error != _ERROR:
+            raise ChoiceError(
+                "A fixed number of probes leaves no choice of the error.",
+                asked=f"probes={self.probes}, error={self.error:g}",
+                allowed='probes="auto" with error, or probes alone',
+                do="leave out one of the two; the Story says how large the error is",
             )
         for kind in self.freeze:
             one_of("freeze", kind, FREEZES)

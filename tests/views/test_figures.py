@@ -97,7 +97,7 @@ def test_notes_are_counted_by_variable():
     assert facts.notes(story) == [
         "A sentence.",
         "90 tokens cut off at the end of the text.",
-        "discrepancy_kl: 12 infinite values (layer-head 1-1, 1-2, 1-3, 1-4 and 2 more), left out of every mean.",
+        "discrepancy_kl: 12 infinite values (L1 H1, L1 H2, L1 H3, L1 H4 and 2 more), left out of every mean.",
         "1 fully masked row of attention left out of every mean.",
     ]
 

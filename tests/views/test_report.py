@@ -92,15 +92,43 @@ def test_the_static_page_says_what_a_reader_must_know():
     story.attrs["not_finite"] = [{"variable": "attribution", "layer": 1, "head": 2, "nan": 3, "infinite": 0}]
     story["discrepancy_jsd"].values[0, 1] = np.nan
     static = render(story).split('<script type="application/json"')[0]
-    assert "&lt;b&gt;90&lt;/b&gt; tokens were cut off." in static and "attribution: 3 NaN values (layer-head 1-2)" in static
+    assert "&lt;b&gt;90&lt;/b&gt; tokens were cut off." in static and "attribution: 3 NaN values (L1 H2)" in static
     assert "<td>undefined</td>" in static
     assert re.search(r"attention within 0\.00\d+ percentage points", static)
 
 
 def test_a_report_is_whole_or_not_there(tmp_path):
-    with pytest.raises(StoryError, match="cannot be written"):
+    with pytest.raises(StoryError, match="does not exist"):
         glocal.report(make_story(), tmp_path / "missing" / "story.html")
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(StoryError, match="something at this path"):
         glocal.report(make_story(), tmp_path / "folder.html")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder.html"]
+
+
+def test_only_pages_of_glocal_are_replaced(tmp_path):
+    story, page, foreign = make_story(), tmp_path / "page.html", tmp_path / "thesis.html"
+    glocal.report(story, page)
+    glocal.report(story, page)
+    with pytest.raises(StoryError, match="a page of glocal"):
+        glocal.report(story, page, overwrite=False)
+    foreign.write_text("<html>my thesis</html>", encoding="utf-8")
+    with pytest.raises(StoryError, match="a file that glocal did not write"):
+        glocal.report(story, foreign)
+    for name in ("model.safetensors", "notes", "story.zarr"):
+        with pytest.raises(StoryError, match="ending"):
+            glocal.report(story, tmp_path / name)
+    assert foreign.read_text(encoding="utf-8") == "<html>my thesis</html>"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["page.html", "thesis.html"]
+
+
+@pytest.mark.parametrize("select", [{"source": [2, 3]}, {"layer": 1}, {"target": 0}], ids=str)
+def test_a_story_that_was_cut_is_refused_and_not_drawn_wrong(select, tmp_path):
+    with pytest.raises(StoryError, match="select"):
+        glocal.report(make_story().isel(select), tmp_path / "story.html")
+
+
+@pytest.mark.parametrize("what", ["a text", None, [1], {"attention": 1}], ids=repr)
+def test_what_is_no_story_is_refused(what, tmp_path):
+    with pytest.raises(StoryError, match="not a Story"):
+        glocal.report(what, tmp_path / "story.html")

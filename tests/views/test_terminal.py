@@ -27,7 +27,7 @@ def test_every_layer_and_the_extreme_heads_are_listed():
     largest, smallest = grid.where(grid == grid.max(), drop=True), grid.where(grid == grid.min(), drop=True)
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip().startswith(("largest", "smallest"))}
     for word, cell in (("largest", largest), ("smallest", smallest)):
-        assert lines[word].split()[1] == f"{cell.layer.item()}-{cell['head'].item()}"
+        assert lines[word].split()[1:3] == [f"L{cell.layer.item()}", f"H{cell['head'].item()}"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_notes_and_counts_are_printed():
     story.attrs["not_finite"] = [{"variable": "attribution", "layer": 1, "head": None, "nan": 3, "infinite": 0}]
     story.attrs["masked_rows"] = 2
     out = printed(story)
-    assert "[red]cut off" in out and "attribution: 3 NaN values (layer 1)" in out and "2 fully masked rows" in out
+    assert "[red]cut off" in out and "attribution: 3 NaN values (L1)" in out and "2 fully masked rows" in out
 
 
 def test_json_holds_everything_and_no_nan():

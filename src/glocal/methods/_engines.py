@@ -280,5 +280,5 @@ def line(plan: Plan) -> str:
     what = "exact" if plan.probes == 0 else f"{plan.probes} probes"
     return (
         f"attribution ({plan.engine}, {what}): {plan.tangents} tangents, {plan.chunk} at a time, "
-        f"about {plan.seconds:.0f} s and {plan.bytes / 2**20:.0f} MiB"
+        f"about {plan.seconds:.3g} s and {plan.bytes / 2**20:.0f} MiB"
     )

@@ -55,7 +55,7 @@ class Planner:
         exact = self._choose(request.probes)
         if request.probes is not None or request.engine != "auto" or request.time is None or exact.seconds <= request.time:
             return exact
-        return self._sketch(f"exact results would take about {exact.seconds:.0f} s, more than time={request.time:g}")
+        return self._sketch(f"exact results would take about {exact.seconds:.3g} s, more than time={request.time:g}")
 
     def _sketch(self, reason: str) -> Plan:
         width = self.x.shape[1]

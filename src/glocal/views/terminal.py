@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glocal.dims import HEAD, SOURCE, TARGET, TOKEN_FIELDS, token_coordinate
+from glocal.dims import HEAD, LAYER, SOURCE, SOURCE_LAYER, TARGET, TOKEN_FIELDS, token_coordinate
 from glocal.results.schema import grouped
 from glocal.views.figures import facts, numbers
 from glocal.views.figures.measures import Measure, measures
@@ -32,6 +32,11 @@ def summary(story: xarray.Dataset, console: Console) -> None:
         say("Means over heads and targets", "dim")
         console.print(_layers(story, columns))
         console.print()
+    for measure in measures(story):
+        if f"ladder_{measure.name}" in story:
+            say(f"{visible(measure.label)} with the attribution to the input of layer ... (means over heads)", "dim")
+            console.print(_ladder(story, measure))
+            console.print()
     for line in _extremes(story):
         say(line)
     say(_how(story))
@@ -64,6 +69,19 @@ def _layers(story: xarray.Dataset, columns: list[Column]) -> Table:
     return table
 
 
+def _ladder(story: xarray.Dataset, measure: Measure) -> Table:
+    """A row per layer; the first column is the global attribution, the last what the layer itself adds."""
+    grid = story[f"ladder_{measure.name}"].transpose(LAYER, SOURCE_LAYER, HEAD).values
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("layer", justify="right")
+    for source_layer in story[SOURCE_LAYER].values:
+        table.add_column(str(source_layer + 1), justify="right")
+    for layer, row in zip(story[LAYER].values, numbers.mean(grid), strict=True):
+        inside = [value if source_layer < layer else None for source_layer, value in zip(story[SOURCE_LAYER].values, row, strict=True)]
+        table.add_row(str(layer), *["" if value is None else _cell(value, share=False) for value in inside])
+    return table
+
+
 def _cell(value: float, *, share: bool) -> str:
     if not numpy.isfinite(value):
         return "undefined"
@@ -78,22 +96,22 @@ def _extremes(story: xarray.Dataset) -> list[str]:
     few = min(FEW, max(1, len(order) // 2))
     if not order:
         return []
-    one = lambda cell: f"{f'{cell[0]}-{cell[1]}':>5} {cell[2]:.3f}"  # noqa: E731
+    one = lambda cell: f"{f'L{cell[0]} H{cell[1]}':>7} {cell[2]:.3f}"  # noqa: E731
     said = [_heading(measure), "  largest   " + "  ".join(map(one, order[:few]))]
     return [*said, "  smallest  " + "  ".join(map(one, order[::-1][:few])), ""] if len(order) > 1 else [*said, ""]
 
 
 def _heading(measure: Measure) -> str:
     unit = f", {measure.unit}" if measure.unit else ""
-    return f"Heads (layer-head) by {visible(measure.label)}{unit}; {measure.direction}"
+    return f"Heads (layer L, head H, from 1) by {visible(measure.label)}{unit}; {measure.direction}"
 
 
 def _how(story: xarray.Dataset) -> str:
     attributes, plan = story.attrs, story.attrs["plan"]
-    text = f"{attributes['seconds']:.1f} s, engine {attributes['engine']}"
+    text = f"{facts.seconds(attributes['seconds'])}, engine {attributes['engine']}"
     if plan:
         text += f", {facts.counted(plan['tangents'], 'tangent')} in {facts.counted(plan['chunks'], 'chunk')}"
-        text += f" (planned {plan['seconds']:.1f} s, {plan['bytes'] / 2**20:,.0f} MiB)"
+        text += f" (planned {facts.seconds(plan['seconds'])}, {plan['bytes'] / 2**20:,.0f} MiB)"
     error = facts.row_error(story)
     if error is None:
         return text + (f", {facts.accuracy(story)}" if facts.accuracy(story) else "")
@@ -112,13 +130,12 @@ def planned(plan: dict[str, Any]) -> str:
     lines = [
         f"engine   {plan['engine']}, {what}",
         f"work     {facts.counted(plan['tangents'], 'tangent')} in {facts.counted(plan['chunks'], 'chunk')}, {_gflop(plan['flops'])}",
-        f"price    {plan['seconds']:.1f} s, {plan['bytes'] / 2**20:,.0f} MiB",
+        f"price    {facts.seconds(plan['seconds'])}, {plan['bytes'] / 2**20:,.0f} MiB",
         f"because  {plan['reason']}",
     ]
     for other in plan["others"]:
-        lines.append(
-            f"instead  {other['engine']}: {other['seconds']:.1f} s, {other['bytes'] / 2**20:,.0f} MiB, {other['flops'] / 1e9:,.0f} GFLOP"
-        )
+        price = f"{facts.seconds(other['seconds'])}, {other['bytes'] / 2**20:,.0f} MiB, {other['flops'] / 1e9:,.0f} GFLOP"
+        lines.append(f"instead  {other['engine']}: {price}")
     return "\n".join(lines)
 
 

@@ -70,10 +70,9 @@ def _not_finite(entries: list[dict[str, Any]]) -> list[str]:
     for name, group in by_variable.items():
         counts = {"NaN": sum(entry["nan"] for entry in group), "infinite": sum(entry["infinite"] for entry in group)}
         values = " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-        where = ", ".join(f"{entry['layer']}" + (f"-{entry['head']}" if entry["head"] is not None else "") for entry in group[:4])
+        where = ", ".join(f"L{entry['layer']}" + (f" H{entry['head']}" if entry["head"] is not None else "") for entry in group[:4])
         more = f" and {len(group) - 4} more" if len(group) > 4 else ""
-        place = "layer-head" if group[0]["head"] is not None else "layer"
-        where = f" ({place} {where}{more})" if group[0]["layer"] is not None else ""
+        where = f" ({where}{more})" if group[0]["layer"] is not None else ""
         said.append(f"{visible(name)}: {values} values{where}, left out of every mean.")
     return said
 
@@ -95,14 +94,14 @@ def table(story: xarray.Dataset) -> list[tuple[str, str]]:
         ("weights", attributes["weights_fingerprint"]),
         ("size", size(story)),
         ("direction", "causal: no target draws on later tokens" if attributes["causal"] else "every target may draw on every token"),
-        ("engine", f"{attributes['engine']}, {attributes['seconds']:.2f} s"),
+        ("engine", f"{attributes['engine']}, {seconds(attributes['seconds'])}"),
     ]
     if plan:
         about = f"{counted(plan['tangents'], 'tangent')}, {plan['chunk']} at a time: {plan['reason']}"
-        rows += [("plan", about), ("planned", f"{plan['seconds']:.1f} s, {_bytes(plan['bytes'])}, {plan['flops'] / 1e9:,.0f} GFLOP")]
+        rows += [("plan", about), ("planned", f"{seconds(plan['seconds'])}, {_bytes(plan['bytes'])}, {plan['flops'] / 1e9:,.0f} GFLOP")]
     rows += [("accuracy", accuracy(story))] if accuracy(story) else []
     rows += [("seed", attributes["seed"])] if row_error(story) is not None else []
-    rows += [(f"setting {key}", _setting(key, value)) for key, value in attributes["settings"].items()]
+    rows += [(key.replace("_", " "), _setting(key, value)) for key, value in attributes["settings"].items()]
     versions = ("glocal", "torch", "transformers", "python")
     rows.append(("versions", ", ".join(f"{name} {attributes[f'{name}_version']}" for name in versions)))
     return [(visible(label), visible(str(value))) for label, value in rows]
@@ -111,6 +110,11 @@ def table(story: xarray.Dataset) -> list[tuple[str, str]]:
 def counted(count: int, noun: str) -> str:
     """`1 head`, `12 heads`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def seconds(count: float) -> str:
+    """Enough digits to tell one from another."""
+    return f"{count:.1f} s" if count >= 1 else f"{count:.2g} s"
 
 
 def span(values: list[int]) -> str:

@@ -283,7 +283,7 @@ function chosen(page) {
       make("p", { class: "big" }, make("b", {}, amount(statistic)), ` ${statistic.label}`),
       ...others.map((each) => make("p", { class: "small" }, make("b", {}, amount(each)), ` ${each.label}`)),
       make("table", { class: "both" },
-        make("thead", {}, make("tr", {}, make("td"), ...data.faces.map((face) => make("th", { scope: "col" }, swatch(face), face.name)))),
+        make("thead", {}, make("tr", {}, make("td"), ...data.faces.map((face) => make("th", { scope: "col" }, swatch(face), face.heads ? face.name : `${face.name} of the layer`)))),
         make("tbody", {}, ...kinds.map((kind) => make("tr", {}, make("th", { scope: "row" }, kind), ...data.faces.map((face) => cell(kind, face)))))));
   });
   return box;
@@ -300,7 +300,7 @@ function extremes(page) {
     const chip = ([layer, head, value]) => make("button", {
       type: "button", "aria-label": `${place(page.data, layer, head, width)}, ${measured(value, statistic.unit)}`,
       onclick: () => page.update({ layer, head: width > 1 ? head : page.view.head }),
-    }, make("b", {}, width === page.data.heads.length ? `${page.data.layers[layer]}-${page.data.heads[head]}` : String(page.data.layers[layer])), ` ${fixed(value)}`);
+    }, make("b", {}, width === page.data.heads.length ? `L${page.data.layers[layer]} H${page.data.heads[head]}` : `L${page.data.layers[layer]}`), ` ${statistic.unit === "share" ? percent(value) : fixed(value)}`);
     const line = (label, part) => make("p", {}, make("span", {}, label), ...part.map(chip));
     box.replaceChildren(...(order.length > 1 ? [line("largest", order.slice(0, few)), line("smallest", order.slice(-few).reverse())] : []));
   });
@@ -313,7 +313,7 @@ function onTheText(page) {
   const { data } = page;
   const heading = make("h2");
   page.draw((view) => {
-    const reads = data.faces.length === 1 ? "" : ` — what “${data.tokens[ownSource(page)].shown}” reads and depends on`;
+    const reads = data.faces.length === 1 ? "" : ` — what “${data.tokens[ownSource(page)].shown}” reads and ${data.faces.every((face) => face.heads) ? "depends on" : "what the layer there depends on"}`;
     heading.textContent = capital(place(data, view.layer, view.head)) + reads;
   });
   const lines = data.faces.length === 1 ? [""] : ["upper line, ", "lower line, "];
@@ -407,7 +407,7 @@ function readout(page, live = false) {
 
 function matrices(page) {
   const columns = make("div", { class: "columns" }, ...page.data.faces.map((face) => matrix(page, face)));
-  return make("section", { "aria-label": "the whole head" }, make("h2", {}, "The whole head"),
+  return make("section", { "aria-label": "the whole head" }, make("h2", {}, page.data.faces.every((face) => face.heads) ? "The whole head" : "All rows"),
     make("p", { class: "hint" }, "Rows are targets, columns are sources. The frames follow the token you point at, here and on the text."), columns, readout(page));
 }
 

@@ -6,53 +6,85 @@ import html
 import json
 import os
 import re
-import secrets
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import xarray
-
 from glocal.errors import StoryError
-from glocal.results.schema import grouped
+from glocal.files import write_whole
+from glocal.results.schema import check
 from glocal.views.figures.payload import payload
 from glocal.views.figures.visible import shortened
 
 # Longer texts get a smaller heading; all of them are below, token by token.
 _LONG, _HEADING = 110, 320
+# What every page of glocal has near its beginning.
+MARK = b'<meta name="generator" content="glocal'
 
 
-def report(story: xarray.Dataset, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
-    """Write the report of a Story to `path` (UTF-8, whole or not at all) and return the path.
+def report(story: Any, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
+    """Write the report of a Story to `path` (.html, UTF-8, whole or not at all) and return the path.
 
-    Raises `StoryError` where nothing can be written there.
+    `overwrite` replaces a page that glocal wrote, and nothing else. Raises `StoryError` for what is not a Story, for one whose sources are
+    groups, which this page cannot draw yet, and where nothing can be written.
     """
     path = Path(path)
-    if path.exists() and not (overwrite and path.is_file()):
-        raise StoryError("There is something at this path already.", asked=path, do="choose another path")
     page = render(story)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    check_page(path, overwrite=overwrite)
     try:
-        unfinished.write_text(page, encoding="utf-8", newline="\n")
-        unfinished.replace(path)
+        write_whole(path, page.encode("utf-8"))
     except OSError as error:
         raise StoryError(
             "The report cannot be written.", asked=path, found=error, do="choose a folder that exists and can be written"
         ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     return path
 
 
-def render(story: xarray.Dataset) -> str:
-    """The report as a text. Raises `StoryError` for a Story whose sources are groups, which this page cannot draw yet."""
-    if grouped(story):
+def check_page(path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
+    """Raise `StoryError` unless a report can be written to `path`; call it before a long computation."""
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise StoryError(
+            "The ending of the path does not say that it is a page.",
+            asked=path,
+            found=f"ending {path.suffix!r}",
+            allowed=".html",
+            do=f"use {(path.stem or 'story') + '.html'}",
+        )
+    if not path.parent.is_dir():
+        raise StoryError("The folder for the report does not exist.", asked=path, found=f"no folder {path.parent}", do="make it first")
+    if os.path.lexists(path) and not (overwrite and path.is_file() and _is_ours(path)):
+        raise StoryError(
+            "There is something at this path already.",
+            asked=path,
+            found="a folder" if path.is_dir() else "a page of glocal" if _is_ours(path) else "a file that glocal did not write",
+            allowed="a page that glocal wrote is replaced, with overwrite=True (the default)",
+            do="choose another path, or remove it yourself",
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        return MARK in file.read(4096)
+    return False
+
+
+def refuse_groups(groups: Any) -> None:
+    """Raise `StoryError` unless sources are tokens."""
+    if groups is not None:
         raise StoryError(
             "The report cannot draw sources that are groups of tokens yet.",
-            asked=f"a Story with groups={story.attrs['settings']['groups']!r}",
+            asked=f"a Story with groups={groups!r}",
             allowed="Stories whose sources are tokens",
             do="analyse without groups; or plot story.attribution, which xarray does",
         )
+
+
+def render(story: Any) -> str:
+    """The report as a text; raises `StoryError` for what is not a Story, or has groups of tokens as sources."""
+    check(story)
+    refuse_groups(story.attrs["settings"].get("groups"))
     data = payload(story)
     style, script = _file("explorer.css"), _file("explorer.js")
     parts = {
