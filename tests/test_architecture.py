@@ -18,7 +18,7 @@ STAGES = [
     {"request"},
     {"methods"},
     {"measures", "patterns"},
-    {"compare"},
+    {"discrepancy"},
     {"results"},
     {"description", "job", "pipeline"},
     {"corpus"},

@@ -9,6 +9,13 @@ SOURCE_LAYER = "source_layer"
 MAP = "map"
 PATTERN = "pattern"
 OFFSET = "offset"
+# Of a study: kind of the target's token, class of text lengths, level of a quantile, the other of two heads, axis of a map of heads.
+CATEGORY = "category"
+LENGTH = "length"
+LEVEL = "level"
+OTHER_LAYER = "other_layer"
+OTHER_HEAD = "other_head"
+AXIS = "axis"
 
 POSITIONS = (TARGET, SOURCE)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import glocal
 from glocal import registry
-from glocal.compare import discrepancies, ladder_discrepancies, noise_biases
+from glocal.discrepancy import discrepancies, ladder_discrepancies, noise_biases
 from glocal.errors import ChoiceError, GlocalError
 from glocal.jacobian.plan import Plan
 from glocal.job import Asked, Job, Names, prepared, request_of
