@@ -1,0 +1,103 @@
+"""Study -> files: every plot in the formats asked for, and its numbers as a table."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import xarray
+
+from glocal.errors import ChoiceError, StudyError
+from glocal.views.plots.drawing import Plot, picture
+from glocal.views.plots.gallery import KINDS, available
+
+FORMATS = ("pdf", "svg", "png")
+
+
+def plot(
+    study: xarray.Dataset,
+    folder: str | os.PathLike[str],
+    *,
+    formats: Iterable[str] = FORMATS,
+    names: Iterable[str] | None = None,
+) -> list[Path]:
+    """Write the plots of a Study into `folder`, which is made if need be, and return the paths.
+
+    `names`: kinds ("discrepancy": one plot per measure) or single plots ("discrepancy_jsd"); all that the Study has by default.
+    Each one is written as <name>.pdf, .svg and .png (those in `formats`), and its numbers as <name>.csv, one row per plotted value.
+    The same Study gives the same bytes. Raises `ChoiceError` for a format or name that there is not, and `StudyError` where the Study
+    has nothing for a plot asked for, is none, or nothing can be written there.
+    """
+    check_study(study)
+    formats = _formats(formats)
+    drawn = _chosen(study, names)
+    folder = Path(folder)
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for draw in drawn:
+            paths += _write(draw(), folder, formats)
+    except OSError as error:
+        raise StudyError(
+            "The plots cannot be written.", asked=folder, found=error, do="choose a folder that can be written, or a path where none is"
+        ) from error
+    return paths
+
+
+def check_study(study: xarray.Dataset) -> None:
+    """Raise `StudyError` unless `study` is a summary of a corpus that this glocal can show."""
+    if study.attrs.get("study_schema") != 1:
+        raise StudyError(
+            "This is not a Study that can be shown.",
+            found=f"study_schema={study.attrs.get('study_schema')!r}",
+            allowed="study_schema=1",
+            do="pass what `glocal.study` returned, or what `glocal.open` gives for its folder",
+        )
+
+
+def _formats(formats: Iterable[str]) -> list[str]:
+    asked = [formats] if isinstance(formats, str) else list(formats)
+    if not asked or set(asked) - set(FORMATS):
+        raise ChoiceError("This is not a format of plots.", asked=f"formats={asked!r}", allowed=", ".join(FORMATS), do="choose among these")
+    return [each for each in FORMATS if each in asked]
+
+
+def _chosen(study: xarray.Dataset, names: Iterable[str] | None) -> list[Callable[[], Plot]]:
+    found = available(study)
+    if names is None:
+        return [draw for kind in found.values() for draw in kind.values()]
+    chosen: dict[str, Callable[[], Plot]] = {}
+    singles = {name: draw for kind in found.values() for name, draw in kind.items()}
+    for name in [names] if isinstance(names, str) else names:
+        if name in found:
+            chosen |= found[name]
+        elif name in singles:
+            chosen[name] = singles[name]
+        elif name in KINDS:
+            raise StudyError(
+                f"The Study has nothing for the plot {name!r}.",
+                asked=name,
+                allowed=", ".join(singles) or "nothing",
+                do="choose one of these; ladders and hidden vectors are in studies made with ladder=True and hidden=True",
+            )
+        else:
+            allowed = ", ".join(dict.fromkeys([*found, *singles]))
+            raise ChoiceError(f"There is no plot called {name!r}.", asked=name, allowed=allowed, do="choose among these")
+    return list(chosen.values())
+
+
+def _write(drawn: Plot, folder: Path, formats: list[str]) -> list[Path]:
+    files = {kind: picture(drawn, kind) for kind in formats}
+    files["csv"] = drawn.data.to_csv(index=False, lineterminator="\n").encode("utf-8")
+    return [_whole(folder / f"{drawn.name}.{kind}", content) for kind, content in files.items()]
+
+
+def _whole(path: Path, content: bytes) -> Path:
+    """Write a file whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
