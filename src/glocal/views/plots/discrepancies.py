@@ -23,7 +23,7 @@ from glocal.views.plots.drawing import (
     stacked,
     style,
 )
-from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, with_unit, worded
+from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, titled, with_unit, worded
 
 _SHADES = ("#e8e9ec", "#cdd0d6", "#b3b7c0")  # from the outermost quantiles inwards
 
@@ -47,7 +47,7 @@ def discrepancy(study: xarray.Dataset, measure: str) -> Plot:
         _scaled(below, about)
         below.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.3)
     caption = (
-        f"{about.label[0].upper()}{about.label[1:]} of attention and attribution ({about.direction}): every head, mean over targets and "
+        f"{titled(about.label)} of attention and attribution ({about.direction}): every head, mean over targets and "
         f"{texts(study, name)} (above); mean over heads with {INTERVAL} (below)"
         + (", and where the middle of the texts lie, of each head, averaged over heads." if spread else ".")
         + _bias(study, measure, about)
@@ -55,7 +55,7 @@ def discrepancy(study: xarray.Dataset, measure: str) -> Plot:
     tables = [of(study, name), of(study, f"{name}_over_heads")]
     if spread:
         tables.append((f"{name}_quantile", study[f"{name}_quantile"].mean(HEAD), None, None))
-    return Plot(name, f"How far apart the two are: {about.label}", caption, figure, tidy(*tables))
+    return Plot(name, titled(about.label), caption, figure, tidy(*tables))
 
 
 def discrepancy_by_category(study: xarray.Dataset, measure: str) -> Plot:
@@ -91,10 +91,10 @@ def _by(study: xarray.Dataset, measure: str, dimension: str, styles: dict, calle
         _scaled(axes, about)
         legend(figure, axes, 2)
     caption = (
-        f"{about.label[0].upper()}{about.label[1:]} of attention and attribution ({about.direction}) by layer and {called}: "
+        f"{titled(about.label)} of attention and attribution ({about.direction}) by layer and {called}: "
         f"mean over heads and {texts(study, f'{name}_over_heads')}. Bands: {INTERVAL}."
     )
-    title = f"How far apart, by {called}: {about.label}"
+    title = f"{titled(about.label)} by {called}"
     return Plot(name, title, caption, figure, tidy(of(study, f"{name}_over_heads")))
 
 

@@ -94,12 +94,12 @@ def style() -> Iterator[None]:
         yield
 
 
-def picture(plot: Plot, kind: str) -> bytes:
-    """The figure as a file of the format `kind` ("pdf", "svg" or "png"): the same bytes for the same Study."""
+def picture(plot: Plot, kind: str, *, transparent: bool = False) -> bytes:
+    """The figure as a file of the format `kind` ("pdf", "svg" or "png"), on white or nothing: the same bytes for the same Study."""
     metadata: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
     buffer = BytesIO()
     with style():
-        plot.figure.savefig(buffer, format=kind, metadata=metadata[kind])
+        plot.figure.savefig(buffer, format=kind, metadata=metadata[kind], transparent=transparent)
     return buffer.getvalue()
 
 

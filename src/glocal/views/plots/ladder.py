@@ -18,7 +18,7 @@ from glocal.views.plots.drawing import (
     style,
     thinned,
 )
-from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, with_unit
+from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, titled, with_unit
 
 # More lines than this get a scale of colours instead of names, and no bands.
 _FEW = 6
@@ -51,9 +51,9 @@ def ladder(study: xarray.Dataset, measure: str) -> Plot:
             layer_bar(figure, axes, numbers, "layer of the head", "right")
     bands = f"Bands: {INTERVAL}." if few else f"The {INTERVAL}, are in the table of this figure."
     caption = (
-        f"{about.label[0].upper()}{about.label[1:]} between a head's attention and the attribution of its output to the input of its own "
+        f"{titled(about.label)} between a head's attention and the attribution of its output to the input of its own "
         f"layer (1), of the layer below (2), and so on: mean over heads and {texts(study, name)}, a line per layer. {bands}"
     )
     table = tidy(of(study, name))
     table.insert(list(table.columns).index("value"), "depth", table[LAYER] - table[SOURCE_LAYER])
-    return Plot(f"ladder_{measure}", f"Where the discrepancy arises: {about.label}", caption, figure, table)
+    return Plot(f"ladder_{measure}", f"{titled(about.label)} down the ladder", caption, figure, table)

@@ -84,3 +84,8 @@ def layers(study: xarray.Dataset) -> list[int]:
 def with_unit(label: str, unit: str) -> str:
     """`label (unit)`; the label alone where there is no unit."""
     return f"{label} ({unit})" if unit and unit != "none" else label
+
+
+def titled(label: str) -> str:
+    """`label` as the beginning of a sentence."""
+    return label[:1].upper() + label[1:]

@@ -86,7 +86,7 @@ def render(story: Any) -> str:
     check(story)
     refuse_groups(story.attrs["settings"].get("groups"))
     data = payload(story)
-    style, script = _file("explorer.css"), _file("explorer.js")
+    style, script = packaged("explorer.css"), packaged("explorer.js")
     parts = {
         "policy": _policy(style, script),
         "style": style,
@@ -103,7 +103,7 @@ def render(story: Any) -> str:
         "data": embedded(data),
     }
     # One pass, so that a text that looks like a place holder stays a text.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _file("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], packaged("page.html"))
 
 
 def _heading(title: str) -> str:
@@ -119,14 +119,18 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    return f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; style-src '{content_hash(style)}'; script-src '{content_hash(script)}'; base-uri 'none'; form-action 'none'"
+    )
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
+    """The source that a content policy allows for exactly this text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
 
 
-def _file(name: str) -> str:
+def packaged(name: str) -> str:
+    """A file that lies beside this one."""
     return resources.files("glocal.views.report").joinpath(name).read_text(encoding="utf-8")
 
 
