@@ -31,9 +31,7 @@ def in_words(value: float, unit: str) -> str:
     """A number without its unit; shares as percentages."""
     if not numpy.isfinite(value):
         return "undefined"
-    if unit != "share":
-        return f"{value:.3f}"
-    return f"{100 * value:.0f} %" if abs(value) >= 0.0995 else f"{100 * value:.1f} %"
+    return f"{value:.1%}" if unit == "share" else f"{value:.3f}"
 
 
 def by_layer(study: xarray.Dataset, name: str, **where: str | int) -> list[Estimate]:

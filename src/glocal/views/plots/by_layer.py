@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from glocal.dims import HEAD, LAYER, MAP, PATTERN
 from glocal.views.plots.drawing import COLOURS, INK, MARKERS, Plot, from_zero, legend, line, numbered, panels, stacked, style
-from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, with_unit, worded
+from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, titled, with_unit, worded
 
 _BESIDE = {"attention": -0.16, "attribution": 0.16}
 
@@ -35,7 +35,7 @@ def category_mass(study: xarray.Dataset) -> Plot:
 
 def own_share(study: xarray.Dataset) -> Plot:
     """The share of both maps on the own token, by layer."""
-    return _both_by_layer(study, "own_share", "Share of the own token", "share on the own token")
+    return _both_by_layer(study, "own_share", "Share of the own token", "share of the own token")
 
 
 def entropy(study: xarray.Dataset) -> Plot:
@@ -86,7 +86,7 @@ def _both_by_layer(study: xarray.Dataset, name: str, title: str, label: str) -> 
         from_zero(axes)
         legend(figure, axes)
     caption = (
-        f"{title}, of attention and of attribution, by layer: mean over heads and {texts(study, name)} with {INTERVAL} (bands); "
+        f"{titled(label)}, in attention and in attribution, by layer: mean over heads and {texts(study, name)} with {INTERVAL} (bands); "
         "dots are single heads."
     )
     return Plot(name, title, caption, figure, tidy(of(study, f"{name}_over_heads"), of(study, name)))

@@ -10,6 +10,7 @@ from glocal.views.plots.drawing import (
     INK,
     KIND_MARKERS,
     KINDS,
+    SOFT,
     Plot,
     colour_bar,
     from_zero,
@@ -24,8 +25,6 @@ from glocal.views.plots.drawing import (
     style,
 )
 from glocal.views.plots.tidy import INTERVAL, intervals, layers, of, texts, tidy, titled, with_unit, worded
-
-_SHADES = ("#e8e9ec", "#cdd0d6", "#b3b7c0")  # from the outermost quantiles inwards
 
 
 def discrepancy(study: xarray.Dataset, measure: str) -> Plot:
@@ -104,16 +103,20 @@ def _line(axes: Axes, study: xarray.Dataset, name: str) -> None:
 
 
 def _quantiles(axes: Axes, quantiles: xarray.DataArray) -> None:
-    """Shades between the first and the last level, the second and the last but one, and so on."""
+    """Shades between the first and the last level, the second and the last but one, and so on; darker inwards."""
     levels = numpy.sort(quantiles["level"].values)
-    places = numpy.arange(quantiles.sizes[LAYER])
-    for low, high, colour in zip(levels[: len(levels) // 2], levels[::-1], _SHADES, strict=False):
-        lower, upper = (quantiles.sel(level=level).values for level in (low, high))
-        label = f"middle {100 * (high - low):.0f} %"
-        if len(places) == 1:
-            axes.vlines(places, lower, upper, color=colour, linewidth=8, label=label)
-        else:
-            axes.fill_between(places, lower, upper, color=colour, linewidth=0, label=label)
+    places, pairs = numpy.arange(quantiles.sizes[LAYER]), len(levels) // 2
+    # A single layer has no width of its own.
+    wide = numpy.array([-0.05, 0.05]) if len(places) == 1 else places
+    by_level = [numpy.broadcast_to(quantiles.sel(level=level).values, wide.shape) for level in levels]
+    for pair in range(pairs):
+        # Rings, not layers of shades, so that the legend shows the shade that the plot has.
+        edges = [(pair, pair + 1), (-pair - 2, -pair - 1)] if pair < pairs - 1 else [(pair, -pair - 1)]
+        label = f"middle {100 * (levels[-pair - 1] - levels[pair]):.0f} %"
+        for lower, upper in edges:
+            axes.fill_between(
+                wide, by_level[lower], by_level[upper], color=SOFT, alpha=0.14 * (pair + 1), linewidth=0, label=label if upper < 0 else ""
+            )
 
 
 def _scaled(axes: Axes, about: Measure) -> None:

@@ -225,4 +225,4 @@ def shades() -> Colormap:
 
 def layer_colours(count: int) -> list[tuple[float, float, float, float]]:
     """Colours of ordered things, from dark to light: those of viridis without its end, which is too light for lines."""
-    return [matplotlib.colormaps["viridis"](place) for place in numpy.linspace(0, 0.88, max(count, 2))[:count].tolist()]
+    return [matplotlib.colormaps["viridis"](place) for place in numpy.linspace(0, 0.8, max(count, 2))[:count].tolist()]

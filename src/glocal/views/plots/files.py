@@ -10,6 +10,7 @@ import xarray
 from glocal.errors import ChoiceError, StudyError
 from glocal.views.plots.drawing import Plot, picture
 from glocal.views.plots.gallery import KINDS, available
+from glocal.views.plots.tidy import check_study
 
 FORMATS = ("pdf", "svg", "png")
 
@@ -42,17 +43,6 @@ def plot(
             "The plots cannot be written.", asked=folder, found=error, do="choose a folder that can be written, or a path where none is"
         ) from error
     return paths
-
-
-def check_study(study: xarray.Dataset) -> None:
-    """Raise `StudyError` unless `study` is a summary of a corpus that this glocal can show."""
-    if study.attrs.get("study_schema") != 1:
-        raise StudyError(
-            "This is not a Study that can be shown.",
-            found=f"study_schema={study.attrs.get('study_schema')!r}",
-            allowed="study_schema=1",
-            do="pass what `glocal.study` returned, or what `glocal.open` gives for its folder",
-        )
 
 
 def _formats(formats: Iterable[str]) -> list[str]:

@@ -110,7 +110,8 @@ def _chance(axes: Axes, expected: numpy.ndarray, high: numpy.ndarray) -> None:
     """Short strokes and bars, for a layer without such heads leaves a gap."""
     places = numpy.arange(len(expected))
     axes.scatter(places, expected, s=16, marker="_", color=SOFT, linewidths=1, label="by chance: mean")
-    axes.vlines(places, expected, high, color=SOFT, alpha=0.3, linewidth=3.5, label="by chance: to 95th percentile")
+    width = 3.5 if len(places) <= 16 else 1.8
+    axes.vlines(places, expected, high, color=SOFT, alpha=0.3, linewidth=width, label="by chance: to 95th percentile")
 
 
 def _survivors(axes: Axes, kept: numpy.ndarray, probability: numpy.ndarray) -> None:

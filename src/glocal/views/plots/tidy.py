@@ -5,6 +5,7 @@ import pandas
 import xarray
 
 from glocal.dims import HEAD, LAYER, OFFSET, SOURCE_LAYER
+from glocal.errors import StudyError
 from glocal.views.figures.facts import counted
 from glocal.views.figures.measures import PREFIX, Measure, measure_of
 
@@ -19,7 +20,18 @@ _WORDS = {
     "word": "words",
     "other": "other tokens",
 }
-INTERVAL = "95 % intervals, bootstrap over texts"
+INTERVAL = "95\N{NO-BREAK SPACE}% intervals, bootstrap over texts"
+
+
+def check_study(study: xarray.Dataset) -> None:
+    """Raise `StudyError` unless `study` is a summary of a corpus that this glocal can show."""
+    if study.attrs.get("study_schema") != 1:
+        raise StudyError(
+            "This is not a Study that can be shown.",
+            found=f"study_schema={study.attrs.get('study_schema')!r}",
+            allowed="study_schema=1",
+            do="pass what `glocal.study` returned, or what `glocal.open` gives for its folder",
+        )
 
 
 def tidy(*arrays: tuple[str, xarray.DataArray, xarray.DataArray | None, xarray.DataArray | None]) -> pandas.DataFrame:

@@ -8,10 +8,9 @@ from typing import Any
 
 import xarray
 
-from glocal.errors import StudyError
 from glocal.views.figures.facts import counted
 from glocal.views.figures.visible import shortened, visible
-from glocal.views.plots.tidy import measures, with_unit, worded
+from glocal.views.plots.tidy import INTERVAL, check_study, measures, with_unit, worded
 from glocal.views.report.page import content_hash, packaged
 from glocal.views.study_words import Estimate, average, by_layer, in_words, sentences, verdict
 
@@ -21,13 +20,7 @@ _PAPER = "https://arxiv.org/abs/2004.05916"
 
 def render_study(study: xarray.Dataset) -> str:
     """The report of a Study as a text. Raises `StudyError` for what is none."""
-    if study.attrs.get("study_schema") != 1:
-        raise StudyError(
-            "This is not a Study that can be shown.",
-            found=f"study_schema={study.attrs.get('study_schema')!r}",
-            allowed="study_schema=1",
-            do="pass what `glocal.study` returned, or what `glocal.open` gives for its folder",
-        )
+    check_study(study)
     style = packaged("explorer.css") + packaged("study.css")
     model = visible(str(study.attrs["settings"].get("model", "a model")))
     plots = _plots(study)
@@ -82,7 +75,7 @@ def _glance(study: xarray.Dataset) -> str:
     for measure in measures(study)[:1]:
         value = in_words(average(by_layer(study, f"discrepancy_{measure.name}_over_heads")), measure.unit)
         unit = "" if measure.unit == "share" else f" {measure.unit}"
-        blocks.append((measure.label, f"<p><b>{html.escape(value + unit)}</b> <span>{measure.direction}</span></p>"))
+        blocks.append((f"mean {measure.label}", f"<p><b>{html.escape(value + unit)}</b> <span>{measure.direction}</span></p>"))
     for label, name, where in (
         ("stays on the own token", "own_share_over_heads", {}),
         ("falls on separators", "category_mass_over_heads", {"pattern": "separator"}),
@@ -144,8 +137,8 @@ def _table(study: xarray.Dataset) -> str:
         for layer in study["layer"].values.tolist()
     )
     return (
-        '<section aria-labelledby="layers"><h2 id="layers">By layer</h2><p class="hint">Means over heads and texts, with 95 % intervals '
-        "(bootstrap over texts).</p>"
+        '<section aria-labelledby="layers"><h2 id="layers">By layer</h2>'
+        f'<p class="hint">Means over heads and texts, with {INTERVAL}.</p>'
         f'<div class="scroll"><table class="layers"><thead><tr><th scope=col>layer</th>{head}</tr></thead>{rows}</table></div></section>'
     )
 
@@ -163,17 +156,15 @@ def _methods(study: xarray.Dataset) -> list[str]:
     """Paragraphs of HTML."""
     scales = "; ".join(f"{with_unit(measure.label, measure.unit)}, {measure.direction}" for measure in measures(study))
     probes = study.attrs["settings"].get("options", {}).get("probes")
-    sketch = (
-        "" if probes is None else f" It is estimated from {html.escape(str(probes))} random directions per source, a sketch with noise."
-    )
+    sketch = "" if probes is None else f" It is estimated from {html.escape(str(probes))} random directions per source: a sketch."
     return [
-        "Attention is the weight that a head gives to every position of its layer's input. Attribution is the Frobenius norm of the Jacobian "
-        f"of the head's output with respect to every input token, divided by the sum over tokens.{sketch} Both are defined in "
+        "Attention is the weight that a head gives to every position of its layer’s input. Attribution is the Frobenius norm of the "
+        f"Jacobian of the head’s output with respect to every input token, divided by the sum over tokens.{sketch} Both are defined in "
         f'<a href="{_PAPER}">Telling BERT’s Full Story: from Local Attention to Global Aggregation</a> '
         "(Pascual, Brunner, Wattenhofer, EACL 2021).",
         f"Their discrepancy is measured target by target: {html.escape(visible(scales)) or 'not here'}.",
-        "Every number is a mean over the targets of a text, and then over texts, each of which counts once. Intervals are 95 % bootstrap "
-        "intervals over texts: they say how much another sample of such texts would change a mean, not how much another model would.",
+        "Every number is a mean over the targets of a text, and then over texts, each of which counts once. They have "
+        f"{INTERVAL}, which say how much another sample of such texts would change a mean, not how much another model would.",
         "Pattern masses overlap: a separator can also be the next token. A head’s dominant pattern is the one with its largest mean mass; "
         "chance, where it is shown, is what shuffling the heads within a layer gives.",
     ]
