@@ -40,7 +40,7 @@ class _Maker:
             both.append((f"{name}_over_heads", dims[:-1], values.mean(-1), self.heads**-0.5))
         for each, where, value, shrink in both:
             self.add(each, where, value, unit, long_name)
-            error = 0.6 * shrink * np.abs(value) * self.texts**-0.5 * (0.8 + 0.4 * self.generator.random(value.shape))
+            error = 0.6 * shrink * np.abs(value) * max(self.texts, 1) ** -0.5 * (0.8 + 0.4 * self.generator.random(value.shape))
             # Intervals of a bootstrap are not symmetric.
             for companion, found in zip(COMPANIONS, (error, value - 1.9 * error, value + 2.1 * error), strict=False):
                 self.add(f"{each}_{companion}", where, found, unit, long_name)
@@ -145,7 +145,7 @@ def make_study(
     rejected: Sequence[dict[str, Any]] = (),
     mantel: bool = True,
 ) -> xarray.Dataset:
-    """A Study of a model with so many layers and heads."""
+    """A Study of so many texts and a model with so many layers and heads."""
     units = {"jsd": "nats", "cosine": "none", "top1": "share of rows", "wasserstein": "tokens"}
     maker = _Maker(layers, heads, texts, seed)
     maker.patterns()
@@ -174,4 +174,6 @@ def make_study(
     }  # fmt: skip
     if mantel:
         attributes["mantel"] = {"correlation": 0.412, "p": 0.001, "permutations": 999}
-    return xarray.Dataset(maker.variables, coordinates, attributes)
+    study = xarray.Dataset(maker.variables, coordinates, attributes)
+    # Of no text, nothing is known.
+    return study if texts else study.map(lambda variable: variable.where(False), keep_attrs=True)

@@ -15,6 +15,8 @@ from glocal.views.report.page import content_hash, packaged
 from glocal.views.study_words import Estimate, average, by_layer, in_words, sentences, verdict
 
 _HEADING, _REASONS, _EXAMPLES = 160, 20, 5
+# Bootstrap intervals of means of fewer texts cover clearly less than they say.
+_ENOUGH = 30
 _PAPER = "https://arxiv.org/abs/2004.05916"
 
 
@@ -23,7 +25,7 @@ def render_study(study: xarray.Dataset) -> str:
     check_study(study)
     style = packaged("explorer.css") + packaged("study.css")
     model = visible(str(study.attrs["settings"].get("model", "a model")))
-    plots = _plots(study)
+    plots, words = _plots(study), sentences(study)
     parts = {
         "policy": f"default-src 'none'; style-src '{content_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
         "style": style,
@@ -33,7 +35,7 @@ def render_study(study: xarray.Dataset) -> str:
         "notes": _notes(study),
         "verdict": html.escape(verdict(study)),
         "figures": _glance(study),
-        "words": f'<p class="words" id="words">{html.escape(sentences(study))}</p>',
+        "words": f'<p class="words" id="words">{html.escape(words)}</p>' if words else "",
         "contents": _contents(plots),
         "plots": "".join(_figure(*plot) for plot in plots),
         "table": _table(study),
@@ -63,7 +65,7 @@ def _accuracy(study: xarray.Dataset) -> str:
 
 def _notes(study: xarray.Dataset) -> str:
     texts = int(study.attrs["texts"])
-    if texts >= 30:
+    if not texts or texts >= _ENOUGH:
         return ""
     note = f"{counted(texts, 'text')}: intervals from so few texts are too narrow." if texts > 1 else "Intervals need more than one text."
     return f'<ul class="notes" role="note" aria-label="notes"><li>{note}</li></ul>'
@@ -131,6 +133,8 @@ def _table(study: xarray.Dataset) -> str:
         columns.append((f"{face} on {worded('separator')}", "share", found))
     columns.append(("same dominant pattern", "share", by_layer(study, "dominant_agreement")))
     columns = [column for column in columns if column[2]]
+    if not columns:
+        return ""
     head = "".join(f"<th scope=col>{html.escape(visible(label))}</th>" for label, _, _ in columns)
     rows = "".join(
         f"<tr><th scope=row>{layer}</th>{''.join(_cell(found, layer, unit) for _, unit, found in columns)}</tr>"
