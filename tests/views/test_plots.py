@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 import pandas
 import pytest
-from matplotlib.collections import PathCollection, PolyCollection, QuadMesh
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection, QuadMesh
 from matplotlib.patches import Rectangle
 from PIL import Image
 from studies import make_study
@@ -107,6 +107,15 @@ def test_lines_bands_and_dots_are_where_the_numbers_are(name):
         dots = [each for each in axes.collections if isinstance(each, PathCollection)][number].get_offsets()
         np.testing.assert_allclose(np.asarray(dots)[:, 1], study[name].sel(map=face).values.reshape(-1))
         assert set(np.round(dots[:, 0]).astype(int)) == {0, 1, 2}
+
+
+def test_what_has_no_neighbour_has_an_error_bar():
+    study = make_study(layers=3)
+    study["hidden_own_share"][1] = np.nan
+    axes = drawn(study, "hidden")["hidden"].figure.axes[0]
+    bars = next(each for each in axes.collections if isinstance(each, LineCollection)).get_segments()
+    ends = [study[f"hidden_own_share_{bound}"].values for bound in ("low", "high")]
+    np.testing.assert_allclose(bars, [[[layer, ends[0][layer]], [layer, ends[1][layer]]] for layer in (0, 2)])
 
 
 def test_masses_have_a_panel_per_pattern():
@@ -227,8 +236,8 @@ def test_every_measure_has_its_own_plots():
 
 
 def test_names_are_texts_not_formulas():
-    study = make_study(measures=("a$x^",))
-    picture(drawn(study, "discrepancy")["discrepancy_a$x^"], "svg")
+    study = make_study(measures=("a$x^$",))
+    picture(drawn(study, "discrepancy")["discrepancy_a$x^$"], "svg")
 
 
 def test_files_hold_pictures_and_tables(tmp_path):
@@ -268,7 +277,7 @@ def test_every_plot_is_written_unless_names_are_given(tmp_path):
 def test_the_same_study_gives_the_same_bytes_whatever_the_user_has_set(tmp_path):
     names = ["discrepancy", "head_map"]
     first = plot(make_study(), tmp_path / "first", names=names)
-    with matplotlib.rc_context({"font.size": 20, "svg.hashsalt": "other", "axes.grid": True, "savefig.dpi": 50}):
+    with matplotlib.rc_context({"font.size": 20, "svg.hashsalt": "other", "axes.grid": True, "savefig.dpi": 50, "lines.linestyle": "--"}):
         before = dict(matplotlib.rcParams)
         second = plot(make_study(), tmp_path / "second", names=names)
         assert dict(matplotlib.rcParams) == before

@@ -148,7 +148,7 @@ def test_settings_are_all_there():
     page = render_study(small())
     for label, value in (("options probes", "8"), ("columns pair", "none"), ("weights fingerprint", "0" * 16), ("options measures", "jsd")):
         assert f"<dt>{label}</dt><dd>{value}</dd>" in page
-    assert "attribution from a sketch (probes=8)" in page and "8 random directions" in page
+    assert "attribution from a sketch (probes=8)" in page and "It is a sketch from random directions (probes=8)." in page
     exact = small()
     exact.attrs["settings"]["options"]["probes"] = None
     assert "exact attribution" in render_study(exact) and "random directions" not in render_study(exact)

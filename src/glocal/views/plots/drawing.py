@@ -64,7 +64,7 @@ _STYLE: dict[Any, Any] = {
     "lines.markersize": 3.2,
     "hatch.linewidth": 0.4,
     "hatch.color": SOFT,
-    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.h_pad": 0.05,
     "figure.constrained_layout.w_pad": 0.03,
     "figure.facecolor": "white",
     "savefig.dpi": 300,

@@ -6,7 +6,6 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 
 from glocal.dims import HEAD, LAYER, MAP, PATTERN
-from glocal.views.figures.facts import counted
 from glocal.views.plots.drawing import (
     COLOURS,
     LINE,
@@ -73,7 +72,7 @@ def persistence(study: xarray.Dataset) -> Plot:
         below.grid(axis="y")
     caption = (
         "Correlation over patterns of a head's mean masses in attention and in attribution (above), and the share of a layer's heads whose "
-        f"dominant pattern is the same in both (below; band: {INTERVAL}). {texts(study, 'persistence').capitalize()}."
+        f"dominant pattern is the same in both (below; band: {INTERVAL}). Means over {texts(study, 'persistence')}."
     )
     tables = tidy(of(study, "persistence"), of(study, "dominant_agreement"))
     return Plot("persistence", "Do heads depend on what they read?", caption, figure, tables)
@@ -99,7 +98,7 @@ def survival(study: xarray.Dataset) -> Plot:
         legend(figure, axes[0], 2)
     caption = (
         "Mean attribution on a pattern of the heads that read it most, against heads of the same layer at random (mean, and up to the 95th "
-        f"percentile of shuffles). Filled: p < {_SIGNIFICANT}. {counted(int(study.attrs['texts']), 'text').capitalize()}."
+        f"percentile of shuffles). Filled: p < {_SIGNIFICANT}. Means over {texts(study, 'survival')}."
     )
     names = ("survival", "survival_expected", "survival_expected_high", "survival_p", "survival_heads")
     tables = tidy(*((name, study[name], None, None) for name in names))

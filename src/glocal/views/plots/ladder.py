@@ -49,7 +49,7 @@ def ladder(study: xarray.Dataset, measure: str) -> Plot:
             legend(figure, axes)
         else:
             layer_bar(figure, axes, numbers, "layer of the head", "right")
-    bands = f"Bands: {INTERVAL}." if few else f"The {INTERVAL}, are in the table of this figure."
+    bands = f"Bands: {INTERVAL}." if few else f"The {INTERVAL}, are in its table."
     caption = (
         f"{titled(about.label)} between a head's attention and the attribution of its output to the input of its own "
         f"layer (1), of the layer below (2), and so on: mean over heads and {texts(study, name)}, a line per layer. {bands}"

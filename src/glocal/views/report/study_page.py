@@ -142,7 +142,7 @@ def _table(study: xarray.Dataset) -> str:
     )
     return (
         '<section aria-labelledby="layers"><h2 id="layers">By layer</h2>'
-        f'<p class="hint">Means over heads and texts, with {INTERVAL}.</p>'
+        f"<p>Means over heads and texts, with {INTERVAL}.</p>"
         f'<div class="scroll"><table class="layers"><thead><tr><th scope=col>layer</th>{head}</tr></thead>{rows}</table></div></section>'
     )
 
@@ -160,16 +160,16 @@ def _methods(study: xarray.Dataset) -> list[str]:
     """Paragraphs of HTML."""
     scales = "; ".join(f"{with_unit(measure.label, measure.unit)}, {measure.direction}" for measure in measures(study))
     probes = study.attrs["settings"].get("options", {}).get("probes")
-    sketch = "" if probes is None else f" It is estimated from {html.escape(str(probes))} random directions per source: a sketch."
+    sketch = "" if probes is None else f" It is a sketch from random directions (probes={html.escape(str(probes))})."
     return [
-        "Attention is the weight that a head gives to every position of its layer’s input. Attribution is the Frobenius norm of the "
-        f"Jacobian of the head’s output with respect to every input token, divided by the sum over tokens.{sketch} Both are defined in "
-        f'<a href="{_PAPER}">Telling BERT’s Full Story: from Local Attention to Global Aggregation</a> '
+        "Attention is the weight that a head gives to every position of its layer's input. Attribution is the Frobenius norm of the "
+        f"Jacobian of the head's output with respect to every input token, divided by the sum over tokens.{sketch} Both follow "
+        f'<a href="{_PAPER}">Telling BERT&rsquo;s Full Story: from Local Attention to Global Aggregation</a> '
         "(Pascual, Brunner, Wattenhofer, EACL 2021).",
         f"Their discrepancy is measured target by target: {html.escape(visible(scales)) or 'not here'}.",
         "Every number is a mean over the targets of a text, and then over texts, each of which counts once. They have "
         f"{INTERVAL}, which say how much another sample of such texts would change a mean, not how much another model would.",
-        "Pattern masses overlap: a separator can also be the next token. A head’s dominant pattern is the one with its largest mean mass; "
+        "Pattern masses overlap: a separator can also be the next token. A head's dominant pattern is the one with its largest mean mass; "
         "chance, where it is shown, is what shuffling the heads within a layer gives.",
     ]
 
