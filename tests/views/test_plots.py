@@ -325,8 +325,10 @@ def test_what_is_no_study_and_where_nothing_can_be_written_is_said(tmp_path):
     with pytest.raises(StudyError, match=r"The plots cannot be written\.\n  asked: .*taken"):
         plot(study, tmp_path / "taken", names=["entropy"])
     study.attrs["study_schema"] = 2
-    with pytest.raises(StudyError, match=r"This is not a Study that can be shown\.\n  found: study_schema=2\n  allowed: study_schema=1"):
+    with pytest.raises(StudyError, match=r"not a Study that can be shown\.\n  found: study_schema=2\n  allowed: .*study_schema=1\n"):
         plot(study, tmp_path)
+    with pytest.raises(StudyError, match="found: a dict"):
+        plot({}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from studies import make_study
 from glocal.errors import StudyError
 from glocal.views import study_words
 from glocal.views.plots.gallery import available
+from glocal.views.report.page import MARK
 from glocal.views.report.study_page import render_study
 
 HOSTILE = ["</style><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'><b>", "{{words}}{{style}}", "a\x00\u202eb"]
@@ -54,9 +55,10 @@ def test_the_policy_allows_this_style_and_pictures_inside_the_page_and_nothing_e
     assert " style=" not in shown(page)
 
 
-def test_nothing_is_loaded_from_anywhere(page):
+def test_the_page_is_glocals_and_nothing_is_loaded_from_anywhere(page):
     assert set(re.findall(r"""src=["']([^"',]*)""", page)) == {"data:image/svg+xml;base64"}
     assert set(re.findall(r"https?://[^\"'\s<)]+", shown(page))) == {"https://arxiv.org/abs/2004.05916"}
+    assert MARK in page.encode()[:4096]  # so that it may be replaced later
     assert "@import" not in page and "url(" not in page
 
 

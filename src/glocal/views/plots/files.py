@@ -1,13 +1,14 @@
 """Study -> files: every plot in the formats asked for, and its numbers as a table."""
 
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import xarray
 
 from glocal.errors import ChoiceError, StudyError
+from glocal.files import write_whole
 from glocal.views.plots.drawing import Plot, picture
 from glocal.views.plots.gallery import KINDS, available
 from glocal.views.plots.tidy import check_study
@@ -16,7 +17,7 @@ FORMATS = ("pdf", "svg", "png")
 
 
 def plot(
-    study: xarray.Dataset,
+    study: Any,
     folder: str | os.PathLike[str],
     *,
     formats: Iterable[str] = FORMATS,
@@ -79,15 +80,7 @@ def _chosen(study: xarray.Dataset, names: Iterable[str] | None) -> list[Callable
 def _write(drawn: Plot, folder: Path, formats: list[str]) -> list[Path]:
     files = {kind: picture(drawn, kind) for kind in formats}
     files["csv"] = drawn.data.to_csv(index=False, lineterminator="\n").encode("utf-8")
-    return [_whole(folder / f"{drawn.name}.{kind}", content) for kind, content in files.items()]
-
-
-def _whole(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+    paths = {folder / f"{drawn.name}.{kind}": content for kind, content in files.items()}
+    for path, content in paths.items():
+        write_whole(path, content)
+    return list(paths)

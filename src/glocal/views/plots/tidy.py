@@ -1,5 +1,7 @@
 """Variables of a Study -> a table with one row per value, and a few words about them."""
 
+from typing import Any
+
 import numpy
 import pandas
 import xarray
@@ -20,16 +22,19 @@ _WORDS = {
     "word": "words",
     "other": "other tokens",
 }
+# The version of the Study that these views know.
+_SCHEMA = 1
 INTERVAL = "95\N{NO-BREAK SPACE}% intervals, bootstrap over texts"
 
 
-def check_study(study: xarray.Dataset) -> None:
+def check_study(study: Any) -> None:
     """Raise `StudyError` unless `study` is a summary of a corpus that this glocal can show."""
-    if study.attrs.get("study_schema") != 1:
+    found = f"study_schema={study.attrs.get('study_schema')!r}" if isinstance(study, xarray.Dataset) else f"a {type(study).__name__}"
+    if found != f"study_schema={_SCHEMA}":
         raise StudyError(
             "This is not a Study that can be shown.",
-            found=f"study_schema={study.attrs.get('study_schema')!r}",
-            allowed="study_schema=1",
+            found=found,
+            allowed=f"an xarray.Dataset with study_schema={_SCHEMA}",
             do="pass what `glocal.study` returned, or what `glocal.open` gives for its folder",
         )
 

@@ -20,7 +20,7 @@ _ENOUGH = 30
 _PAPER = "https://arxiv.org/abs/2004.05916"
 
 
-def render_study(study: xarray.Dataset) -> str:
+def render_study(study: Any) -> str:
     """The report of a Study as a text. Raises `StudyError` for what is none."""
     check_study(study)
     style = packaged("explorer.css") + packaged("study.css")
