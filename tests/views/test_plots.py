@@ -14,12 +14,12 @@ import pytest
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection, QuadMesh
 from matplotlib.patches import Rectangle
 from PIL import Image
-from studies import make_study
 
 from glocal.errors import ChoiceError, StudyError
 from glocal.views.plots.drawing import picture, thinned
 from glocal.views.plots.files import plot
 from glocal.views.plots.gallery import KINDS, available
+from studies import make_study
 
 KEYS = ("map", "pattern", "layer", "head", "offset", "category", "length", "level", "source_layer", "axis")
 

@@ -8,13 +8,13 @@ import xml.etree.ElementTree
 
 import numpy as np
 import pytest
-from studies import make_study
 
 from glocal.errors import StudyError
 from glocal.views import study_words
 from glocal.views.plots.gallery import available
 from glocal.views.report.page import MARK
 from glocal.views.report.study_page import render_study
+from studies import make_study
 
 HOSTILE = ["</style><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'><b>", "{{words}}{{style}}", "a\x00\u202eb"]
 
