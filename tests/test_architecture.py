@@ -23,6 +23,8 @@ STAGES = [
     {"description", "job", "pipeline"},
     {"corpus"},
     {"views"},
+    {"cli_values"},
+    {"cli_corpus"},
     {"cli"},
 ]
 RANK = {name: rank for rank, stage in enumerate(STAGES) for name in stage}
@@ -68,7 +70,7 @@ def test_only_models_know_transformers_and_views_never_import_torch(path):
 
 
 def test_views_work_without_torch():
-    code = "import sys; sys.modules['torch'] = None; import glocal.views.report.page, glocal.views.terminal, glocal.views.figures"
+    code = "import sys; sys.modules['torch'] = None; import glocal.views.report.page_file, glocal.views.terminal, glocal.views.figures"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

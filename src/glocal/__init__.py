@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from glocal.corpus.contrast import compare as compare
     from glocal.corpus.result import open_result as open
+    from glocal.corpus.run import merge as merge
     from glocal.corpus.run import study as study
     from glocal.description import describe as describe
     from glocal.pipeline import analyze as analyze
     from glocal.pipeline import plan as plan
     from glocal.results.store import save as save
-    from glocal.views.report.page import report as report
+    from glocal.views.plots.files import plot as plot
+    from glocal.views.report.page_file import report as report
 
 # Names are looked up when first used, so that `glocal --help` does not wait for torch.
 _PUBLIC = {
@@ -22,10 +25,13 @@ _PUBLIC = {
     "save": ("glocal.results.store", "save"),
     "open": ("glocal.corpus.result", "open_result"),
     "study": ("glocal.corpus.run", "study"),
-    "report": ("glocal.views.report.page", "report"),
+    "merge": ("glocal.corpus.run", "merge"),
+    "compare": ("glocal.corpus.contrast", "compare"),
+    "plot": ("glocal.views.plots.files", "plot"),
+    "report": ("glocal.views.report.page_file", "report"),
 }
 
-__all__ = ["__version__", "analyze", "describe", "open", "plan", "report", "save", "study"]
+__all__ = ["__version__", "analyze", "compare", "describe", "merge", "open", "plan", "plot", "report", "save", "study"]
 
 
 def __dir__() -> list[str]:

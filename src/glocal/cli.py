@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glocal import __version__, choices, registry
+from glocal import __version__, choices, cli_corpus, registry
+from glocal.cli_values import choices_of, groups, listed, names_of, probes, ranges
 from glocal.errors import GlocalError, GlocalWarning
 
 # Exit codes: 0 done, 1 a deliberate error, 2 wrong arguments (argparse), 130 interrupted.
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"glocal: {error}", file=sys.stderr)
         return _FAILED
     except KeyboardInterrupt:
-        print("glocal: interrupted; nothing was written", file=sys.stderr)
+        print(f"glocal: interrupted; {getattr(parsed, 'interrupted', 'nothing was written')}", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`): what it wanted was written.
@@ -41,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_analyze(commands)
     _add_plan(commands)
-    _add_study(commands)
+    cli_corpus.add(commands)
     for folder in ("methods", "measures"):
         table = commands.add_parser(folder, help=f"list the {folder}", description=f"All {folder}, with source and limits.")
         table.add_argument("--json", action="store_true", help="machine-readable")
@@ -75,54 +76,32 @@ def _add_plan(commands: Any) -> None:
     plan.set_defaults(run=_plan)
 
 
-def _add_study(commands: Any) -> None:
-    study = commands.add_parser(
-        "study",
-        help="summarise a corpus, per layer and head, with intervals",
-        description="Analyse every text of a corpus. Started again with the same arguments, it continues where it was stopped.",
-    )
-    study.add_argument("texts", metavar="INPUT", help="txt, csv, tsv, jsonl or parquet file (also .gz); - reads lines from standard input")
-    study.add_argument("--out", required=True, metavar="DIR", help="folder of the study")
-    study.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
-    study.add_argument("--text", default="text", metavar="COLUMN", help="column of the text (default: text)")
-    for column in ("pair", "name", "label"):
-        study.add_argument(f"--{column}", metavar="COLUMN", help=f"column of the {column}")
-    study.add_argument("--limit", type=int, metavar="N", help="the first N rows")
-    study.add_argument("--max-tokens", type=int, metavar="N", help="longer texts are rejected, and counted")
-    study.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
-    study.add_argument("--probes", type=int, default=8, metavar="K", help="directions per source; 0: exact (default: 8)")
-    study.add_argument("--seed", type=int, default=0)
-    study.add_argument("--memory", default="4GiB", help="budget of a worker beyond the model (default: 4GiB)")
-    study.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
-    study.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a worker (default: 1)")
-    study.add_argument("--shard", metavar="I/N", help="compute every Nth block from the Ith on")
-    study.set_defaults(run=_study)
-
-
 def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
     parser.add_argument("--pair", metavar="TEXT2", help="second text of a sentence pair")
     parser.add_argument("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
-    parser.add_argument("--methods", type=_names("methods"), default=("attention", "attribution"), metavar="A,B", help=_choices("methods"))
-    parser.add_argument("--measures", type=_names("measures"), default=("jsd",), metavar="A,B", help=_choices("measures"))
+    parser.add_argument(
+        "--methods", type=names_of("methods"), default=("attention", "attribution"), metavar="A,B", help=choices_of("methods")
+    )
+    parser.add_argument("--measures", type=names_of("measures"), default=("jsd",), metavar="A,B", help=choices_of("measures"))
     parser.add_argument("--of", choices=choices.OF, default="head", help="what is explained (default: head)")
     parser.add_argument("--origin", choices=choices.ORIGINS, default="embedding_output", help="what it is attributed to")
     parser.add_argument("--source-layer", type=int, default=0, metavar="L", help="attribute to the input of layer L+1 (default: 0)")
-    parser.add_argument("--freeze", type=_list, default=(), metavar="A,B", help=f"hold constant: {', '.join(choices.FREEZES)}")
+    parser.add_argument("--freeze", type=listed, default=(), metavar="A,B", help=f"hold constant: {', '.join(choices.FREEZES)}")
     parser.add_argument("--ladder", action="store_true", help="discrepancy with the attribution to every layer below")
     parser.add_argument("--norm", choices=choices.NORMS, default="frobenius", help="norm of a Jacobian block")
     parser.add_argument("--times-input", action="store_true", help="scale the Jacobian by the input")
     parser.add_argument("--engine", choices=choices.ENGINES, default="auto", help="how it is computed (default: auto)")
-    parser.add_argument("--probes", type=_probes, metavar="K", help="sketch with K directions per source; auto: as --error needs")
+    parser.add_argument("--probes", type=probes, metavar="K", help="sketch with K directions per source; auto: as --error needs")
     parser.add_argument("--error", type=float, default=0.02, metavar="E", help="mean total variation of a row for auto (default: 0.02)")
     parser.add_argument(
         "--time", default="60s", metavar="T", help="exact up to this estimate, then a sketch; none: no limit (default: 60s)"
     )
     parser.add_argument("--precision", choices=choices.PRECISIONS, help="type of the computation (default: as the model)")
     for name in ("layers", "heads", "targets"):
-        parser.add_argument(f"--{name}", type=_ranges, metavar="1,3-5", help=f"only these {name}")
+        parser.add_argument(f"--{name}", type=ranges, metavar="1,3-5", help=f"only these {name}")
     parser.add_argument(
-        "--groups", type=_groups, metavar="G", help="sources taken together: word, sentence, segment, or a number per token: 0,1,1,2"
+        "--groups", type=groups, metavar="G", help="sources taken together: word, sentence, segment, or a number per token: 0,1,1,2"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sketch (default: 0)")
     parser.add_argument("--memory", default="4GiB", help="budget beyond the model (default: 4GiB)")
@@ -135,7 +114,8 @@ def _analyze(parsed: argparse.Namespace) -> int:
     import glocal
     from glocal.models.load import quiet
     from glocal.results.store import check_destination
-    from glocal.views.report.page import check_page, refuse_groups
+    from glocal.views.report.page_file import check_page
+    from glocal.views.report.story_page import refuse_groups
     from glocal.views.terminal import as_json, summary
 
     quiet()
@@ -169,33 +149,6 @@ def _plan(parsed: argparse.Namespace) -> int:
     quiet()
     plan = glocal.plan(_text(parsed), **_passed(parsed)).as_dict()
     print(json.dumps(finite(plan), allow_nan=False) if parsed.json else planned(plan))
-    return 0
-
-
-def _study(parsed: argparse.Namespace) -> int:
-    import glocal
-    from glocal.models.load import quiet
-    from glocal.views.terminal import studied
-
-    quiet()
-    names = (
-        "model",
-        "out",
-        "text",
-        "pair",
-        "name",
-        "label",
-        "limit",
-        "max_tokens",
-        "measures",
-        "seed",
-        "memory",
-        "workers",
-        "threads",
-        "shard",
-    )
-    story = glocal.study(parsed.texts, probes=parsed.probes or None, **{name: getattr(parsed, name) for name in names})
-    print(studied(story))
     return 0
 
 
@@ -240,57 +193,6 @@ def _table(parsed: argparse.Namespace) -> int:
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     if issubclass(category, GlocalWarning):
         print(f"glocal: {message}", file=sys.stderr)
-
-
-def _choices(folder: str) -> str:
-    return ", ".join(registry.names(folder))
-
-
-def _names(folder: str) -> Any:
-    def parse(value: str) -> tuple[str, ...]:
-        names = _list(value)
-        for name in names:
-            if name not in registry.names(folder):
-                raise argparse.ArgumentTypeError(f"{name!r} is not one of {_choices(folder)}")
-        return names
-
-    return parse
-
-
-def _probes(value: str) -> int | str:
-    if value == "auto":
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r} is neither a number nor auto") from None
-
-
-def _groups(value: str) -> str | tuple[int, ...]:
-    if value in ("word", "sentence", "segment"):
-        return value
-    try:
-        return tuple(int(part) for part in _list(value))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r} is neither word, sentence, segment nor a number for every token: 0,1,1,2") from None
-
-
-def _list(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _ranges(value: str) -> tuple[int, ...]:
-    """'1,3-5' -> (1, 3, 4, 5)."""
-    numbers: list[int] = []
-    for part in _list(value):
-        first, dash, last = part.partition("-") if not part.startswith("-") else (part, "", "")
-        try:
-            numbers += range(int(first), int(last) + 1) if dash else [int(first)]
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{part!r} is neither a number nor a range such as 3-5") from None
-        if dash and int(last) < int(first):
-            raise argparse.ArgumentTypeError(f"{part!r} runs backwards; the smaller number comes first, as in 3-5")
-    return tuple(numbers)
 
 
 if __name__ == "__main__":

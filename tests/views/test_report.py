@@ -12,7 +12,7 @@ from stories import make_story
 import glocal
 from glocal.errors import StoryError
 from glocal.views.figures.visible import visible
-from glocal.views.report.page import render
+from glocal.views.report.story_page import render
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

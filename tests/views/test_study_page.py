@@ -12,7 +12,7 @@ import pytest
 from glocal.errors import StudyError
 from glocal.views import study_words
 from glocal.views.plots.gallery import available
-from glocal.views.report.page import MARK
+from glocal.views.report.page_file import MARK
 from glocal.views.report.study_page import render_study
 from studies import make_study
 

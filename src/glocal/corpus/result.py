@@ -69,7 +69,7 @@ class Gathered:
         found: Labelled = {}
         for name, one in self.moments.items():
             low, high = interval(self.draws[name].means)
-            said, unit = _said(name)
+            said, unit = described(name)
             whole = {"": one.average, "_se": one.standard_error, "_low": low, "_high": high, "_count": one.count}
             endings = (
                 "",
@@ -81,7 +81,7 @@ class Gathered:
             for (suffix, values), ending in zip(whole.items(), endings, strict=True):
                 found[name + suffix] = (self.dims[name], values, said + ending, "texts" if suffix == "_count" else unit)
         for name, counted in self.quantiles.items():
-            said, unit = _said(name)
+            said, unit = described(name)
             found[f"{name}_quantile"] = ((LEVEL, LAYER, HEAD), counted.at(LEVELS), f"{said}, quantiles over texts", unit)
         found |= persistence(self.moments["category_mass"].average, self.draws["category_mass"].means, seed=self.seed)
         facts: dict[str, Any] = {}
@@ -108,10 +108,11 @@ def _derived(
             yield each, of, values
             if HEAD in of:
                 assert of[-1] == HEAD
-                yield each + OVER_HEADS, of[:-1], _mean_over_heads(values)
+                yield each + OVER_HEADS, of[:-1], over_heads(values)
 
 
-def _mean_over_heads(values: NDArray) -> NDArray:
+def over_heads(values: NDArray) -> NDArray:
+    """Mean over the last axis of what is finite; NaN where nothing is."""
     valid = numpy.isfinite(values)
     count = valid.sum(-1)
     return numpy.where(count > 0, numpy.where(valid, values, 0).sum(-1, dtype=numpy.float64) / numpy.maximum(count, 1), numpy.nan)
@@ -127,7 +128,7 @@ _UNITS = {
 }
 
 
-def _said(name: str) -> tuple[str, str]:
+def described(name: str) -> tuple[str, str]:
     """Long name and unit of a statistic."""
     base = name.removesuffix(OVER_HEADS)
     ending = ", mean over heads" if base != name else ""
@@ -206,11 +207,11 @@ def open_study(place: Place) -> xarray.Dataset:
             allowed=f"study_schema={VERSION}",
             do="run it anew",
         )
-    described, coordinates = facts.pop("variables"), facts.pop("coordinates")
+    labels, coordinates = facts.pop("variables"), facts.pop("coordinates")
     variables = {
-        name: (tuple(dims), numpy.array(arrays[name]), {"long_name": said, "unit": unit}) for name, (dims, said, unit) in described.items()
+        name: (tuple(dims), numpy.array(arrays[name]), {"long_name": said, "unit": unit}) for name, (dims, said, unit) in labels.items()
     }
-    used = {dim for dims, _, _ in described.values() for dim in dims}
+    used = {dim for dims, _, _ in labels.values() for dim in dims}
     coordinates |= {OTHER_LAYER: coordinates[LAYER], OTHER_HEAD: coordinates[HEAD], AXIS: ["x", "y"]}
     return xarray.Dataset(variables, {name: values for name, values in coordinates.items() if name in used}, facts)
 

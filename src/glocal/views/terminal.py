@@ -139,23 +139,6 @@ def planned(plan: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def studied(study: xarray.Dataset) -> str:
-    """The summary of a study by layer: means over heads of every statistic."""
-    attributes = study.attrs
-    names = [str(name) for name in study.data_vars if f"{name}_se" in study.data_vars]
-    width = max(map(len, names))
-    lines = [
-        f"{facts.counted(attributes['texts'], 'text')}, {facts.counted(attributes['tokens'], 'token')}, "
-        f"{len(attributes['rejected']):,} rejected",
-        f"{'mean over heads, by layer':{width}}  " + "  ".join(f"{layer:>6}" for layer in study["layer"].values),
-    ]
-    for name in names:
-        lines.append(f"{name:{width}}  " + "  ".join(f"{value:6.3f}" for value in numbers.mean(study[name].values)))
-    for row in attributes["rejected"][:FEW]:
-        lines.append(f"! row {row['number']}: {visible(row['reason'])}")
-    return "\n".join(lines)
-
-
 def _gflop(operations: float) -> str:
     return f"{operations / 1e9:,.0f} GFLOP" if operations >= 1e9 else f"{operations / 1e9:.1g} GFLOP"
 

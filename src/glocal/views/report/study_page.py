@@ -11,7 +11,7 @@ import xarray
 from glocal.views.figures.facts import counted
 from glocal.views.figures.visible import shortened, visible
 from glocal.views.plots.tidy import INTERVAL, check_study, measures, with_unit, worded
-from glocal.views.report.page import content_hash, packaged
+from glocal.views.report.story_page import content_hash, packaged
 from glocal.views.study_words import Estimate, average, by_layer, in_words, sentences, verdict
 
 _HEADING, _REASONS, _EXAMPLES = 160, 20, 5
