@@ -9,13 +9,15 @@ import sys
 import time
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
 
 import glocal
-from glocal.corpus import run
-from glocal.corpus.blocks import read_block, write_block
+from glocal.corpus import engines
+from glocal.corpus.blocks import packed, read_block
+from glocal.corpus.places import place_of
 from glocal.errors import ChoiceError, StudyError
 
 TEXTS = [f"The {animal} {verb} {count} times." for animal in ("cat", "dog") for verb in ("sat", "ran", "slept") for count in range(12)]
@@ -67,13 +69,14 @@ def load(place):
 
 def test_bad_rows_are_recorded_with_their_reason(done):
     rejected = glocal.open(done).attrs["rejected"]
-    assert [row["number"] for row in rejected] == [5, len(TEXTS) + 1]
+    assert [row["number"] for row in rejected] == [6, len(TEXTS) + 2]
     assert "empty" in rejected[0]["reason"] and "max_tokens" in rejected[1]["reason"]
+    assert pq.read_table(done / "rejected.parquet").to_pylist() == rejected
 
 
 def test_a_second_call_computes_nothing_and_changes_no_byte(place, done, monkeypatch):
     before = summary(done)
-    monkeypatch.setattr(run, "_block", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(engines, "compute", lambda *_: pytest.fail("computed again"))
     study(place, done)
     assert summary(done) == before
 
@@ -82,18 +85,180 @@ def test_two_workers_and_shards_give_the_same_bytes(place, done, tmp_path):
     study(place, tmp_path / "two", workers=2)
     for shard in ("2/2", "1/2"):
         study(place, tmp_path / "shards", shard=shard)
+        study(place, tmp_path / f"shard {shard[0]}", shard=shard)
     study(place, tmp_path / "shards")
     assert summary(tmp_path / "two") == summary(tmp_path / "shards") == summary(done)
+    with pytest.raises(StudyError, match="not complete"):
+        glocal.merge(tmp_path / "half", tmp_path / "shard 1")
+    glocal.merge(tmp_path / "merged", tmp_path / "shard 2", tmp_path / "shard 1")
+    assert summary(tmp_path / "merged") == summary(done)
+    for name in ("texts.parquet", "rejected.parquet"):
+        assert (tmp_path / "merged" / name).read_bytes() == (done / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-@pytest.mark.parametrize("change", [{"probes": 3}, {"seed": 1}, {"max_tokens": 50}, {"measures": ("hellinger",)}, {"limit": 3}], ids=str)
+def test_folders_that_are_no_shards_of_one_study(place, done, tmp_path):
+    study(place, tmp_path / "other", probes=3, limit=3)
+    with pytest.raises(StudyError, match="other settings"):
+        glocal.merge(tmp_path / "mixed", done, tmp_path / "other")
+    with pytest.raises(StudyError, match="no study"):
+        glocal.merge(tmp_path / "x", tmp_path / "nowhere")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_actors_of_a_ray_cluster_give_the_same_bytes(place, done, tmp_path):
+    ray = pytest.importorskip("ray")
+    with pytest.raises(StudyError, match="no Ray cluster"):
+        study(place, tmp_path / "none", engine="ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    try:
+        study(place, tmp_path / "ray", engine="ray", workers=2)
+    finally:
+        ray.shutdown()
+    assert summary(tmp_path / "ray") == summary(done)
+
+
+def test_a_place_that_fsspec_reaches_holds_the_same_bytes(place, done):
+    import fsspec
+
+    study(place, "memory://studies/a")
+    study(place, "memory://studies/a")
+    files = fsspec.filesystem("memory")
+    assert files.cat_file("/studies/a/summary.block") == summary(done)
+    assert files.cat_file("/studies/a/texts.parquet") == (done / "texts.parquet").read_bytes()
+    assert glocal.open("memory://studies/a").identical(glocal.open(done))
+    with pytest.raises(StudyError, match="address"):
+        study(place, "nonsense://a")
+
+
+def test_the_table_has_a_row_per_text_layer_and_head(done):
+    rows = pq.read_table(done / "texts.parquet").to_pandas()
+    found = glocal.open(done)
+    assert len(rows) == len(TEXTS) * 2 * 2 and rows.number.nunique() == len(TEXTS)
+    means = rows.groupby(["layer", "head"]).mean(numeric_only=True)
+    for column, expected in (
+        ("discrepancy_jsd", found.discrepancy_jsd),
+        ("own_share_attention", found.own_share.sel(map="attention")),
+        ("category_mass_attribution_separator", found.category_mass.sel(map="attribution", pattern="separator")),
+    ):
+        np.testing.assert_allclose(means[column].values.reshape(2, 2), expected, atol=1e-5)
+
+
+def test_every_statistic_has_its_companions_and_says_what_it_is(done):
+    found = glocal.open(done)
+    for name, array in found.data_vars.items():
+        assert array.attrs["long_name"] and "unit" in array.attrs, name
+        if f"{name}_se" in found:
+            assert all(found[name + end].dims == array.dims for end in ("_se", "_low", "_high", "_count")), name
+            assert "head" not in array.dims or name.endswith("_over_heads") or f"{name}_over_heads" in found, name
+    np.testing.assert_allclose(found.discrepancy_jsd_over_heads, found.discrepancy_jsd.mean("head"), atol=1e-7)
+    by_length = found.discrepancy_jsd_by_length
+    assert np.isfinite(by_length.sel(length="9-16")).all() == (found.discrepancy_jsd_by_length_count.sel(length="9-16") > 0).all()
+    middle = found.discrepancy_jsd_quantile
+    assert (middle.diff("level") >= 0).all()
+
+
+def test_stories_of_chosen_rows_are_kept(place, tmp_path):
+    study(place, tmp_path / "a", limit=4, stories=[2, 4])
+    assert sorted(path.name for path in (tmp_path / "a" / "stories").iterdir()) == ["2.zarr", "4.zarr"]
+    assert glocal.open(tmp_path / "a" / "stories" / "4.zarr").attrs["text"] == TEXTS[3]
+
+
+def test_long_texts_are_cut_or_windowed_and_counted(place, tmp_path):
+    long = " ".join(TEXTS[:4])
+    found = {
+        how: glocal.study([TEXTS[0], long], place / "model", out=tmp_path / how, max_tokens=12, long=how, probes=2, progress=False)
+        for how in ("skip", "truncate", "window")
+    }
+    assert [each.attrs["texts"] for each in found.values()] == [1, 2, 2]
+    tokens = {how: pq.read_table(tmp_path / how / "texts.parquet").to_pandas().groupby("number").tokens.first() for how in found}
+    assert tokens["truncate"][2] == 12 and tokens["window"][2] > 24
+    assert found["skip"].attrs["tokens"] < found["truncate"].attrs["tokens"] < found["window"].attrs["tokens"]
+    pair = glocal.study([(TEXTS[0], long)], place / "model", out=tmp_path / "p", max_tokens=12, long="truncate", probes=2)
+    assert pair.attrs["tokens"] == 12
+    with pytest.raises(StudyError, match="pair"):
+        glocal.study([(TEXTS[0], long)], place / "model", out=tmp_path / "q", max_tokens=12, long="window", probes=2)
+    with pytest.raises(ChoiceError, match="long"):
+        study(place, tmp_path / "r", long="shorten")
+
+
+def test_ladder_and_hidden_states_are_added(place, tmp_path):
+    found = study(place, tmp_path / "a", limit=4, ladder=True, hidden=True)
+    assert found.ladder_jsd.dims == ("source_layer", "layer", "head")
+    inside = found.source_layer < found.layer
+    assert np.isfinite(found.ladder_jsd.where(inside)).sum() == inside.sum() * 2 and np.isnan(found.ladder_jsd.where(~inside)).all()
+    np.testing.assert_allclose(found.ladder_jsd.sel(source_layer=0), found.discrepancy_jsd, atol=1e-6)
+    assert found.hidden_own_share.dims == ("layer",) and "hidden_other_largest" in found
+
+
+def test_status_says_how_far_it_is(place, tmp_path, monkeypatch):
+    seen = []
+    study(place, tmp_path / "a", limit=40, progress=lambda done, total: seen.append((done, total)))
+    status = json.loads((tmp_path / "a" / "status.json").read_text())
+    assert (status["state"], status["rows_done"], status["rows_total"], status["rejected"]) == ("done", 40, 40, 1)
+    assert seen == [(32, 40), (40, 40)]
+    monkeypatch.setattr(engines, "compute", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        study(place, tmp_path / "b", limit=40)
+    assert json.loads((tmp_path / "b" / "status.json").read_text())["state"] == "interrupted"
+
+
+_SCRIPT = """
+import sys, glocal
+glocal.study(sys.argv[1] + "/texts.txt", sys.argv[1] + "/model", out=sys.argv[2], max_tokens=40, probes=2, progress=False, workers=2)
+"""
+
+
+def test_workers_need_no_guard_in_a_script(place, done, tmp_path):
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    subprocess.run([sys.executable, tmp_path / "script.py", place, tmp_path / "out"], check=True, capture_output=True)
+    assert summary(tmp_path / "out") == summary(done)
+
+
+def test_a_worker_that_dies_is_told_and_nothing_is_lost(place, done, tmp_path):
+    class Deadly(list):
+        def __reduce__(self):
+            return os._exit, (3,)
+
+    texts = [*(place / "texts.txt").read_text().splitlines()[:40], Deadly()]
+    with pytest.raises(StudyError, match="worker process died"):
+        glocal.study(texts, place / "model", out=tmp_path / "a", max_tokens=40, probes=2, workers=2, progress=False)
+
+
+def test_ctrl_c_on_the_command_line_ends_with_130_and_can_be_continued(place, done, tmp_path):
+    arguments = [
+        "study",
+        str(place / "texts.txt"),
+        "--model",
+        str(place / "model"),
+        "--out",
+        str(tmp_path / "a"),
+        "--max-tokens",
+        "40",
+        "--probes",
+        "2",
+    ]
+    code = "import sys, time; from glocal.corpus import engines; slow = engines.compute\n"
+    code += "def compute(*given):\n    print('begun', flush=True); time.sleep(0.5); return slow(*given)\n"
+    code += "engines.compute = compute\nfrom glocal.cli import main; sys.exit(main(sys.argv[1:]))"
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout.readline() == "begun\n"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate()
+    assert running.returncode == 130 and "continue" in said and "Traceback" not in said
+    study(place, tmp_path / "a")
+    assert summary(tmp_path / "a") == summary(done)
+
+
+@pytest.mark.parametrize(
+    "change", [{"probes": 3}, {"seed": 1}, {"max_tokens": 50}, {"measures": ("hellinger",)}, {"limit": 3}, {"hidden": True}], ids=str
+)
 def test_another_setting_is_refused_with_what_changed(place, done, change):
     with pytest.raises(StudyError, match=next(iter(change))):
         study(place, done, **change)
 
 
 def test_another_corpus_is_refused(place, done, tmp_path):
-    with pytest.raises(StudyError, match=r"corpus has changed(.|\n)*rows 32"):
+    with pytest.raises(StudyError, match=r"corpus has changed(.|\n)*rows 33"):
         glocal.study([*(place / "texts.txt").read_text().splitlines()[:40], "new"], place / "model", out=done, max_tokens=40, probes=2)
 
 
@@ -106,7 +271,7 @@ def test_a_damaged_block_is_named(place, done, tmp_path):
 
 
 def test_two_runs_on_one_folder(place, done):
-    with run._alone(done), pytest.raises(StudyError, match="Another run"):
+    with place_of(done).alone(), pytest.raises(StudyError, match="Another run"):
         study(place, done)
 
 
@@ -128,20 +293,20 @@ def test_shards_that_do_not_exist(place, tmp_path, shard):
 
 
 def test_a_corpus_without_any_good_text(place, tmp_path):
-    with pytest.raises(StudyError, match=r"No text(.|\n)*row 0"):
+    with pytest.raises(StudyError, match=r"No text(.|\n)*row 1"):
         glocal.study([""], place / "model", out=tmp_path / "none")
 
 
 def test_blocks_come_back_and_their_damage_is_seen(tmp_path):
     arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.zeros((0, 2), dtype=np.int64)}
-    write_block(tmp_path / "a.block", arrays, {"x": "ü"})
-    found, facts = read_block(tmp_path / "a.block")
+    (tmp_path / "a.block").write_bytes(packed(arrays, {"x": "ü"}))
+    found, facts = read_block(place_of(tmp_path), "a.block")
     assert facts == {"x": "ü"} and all(np.array_equal(found[name], arrays[name]) for name in arrays)
     contents = (tmp_path / "a.block").read_bytes()
     for position in range(0, len(contents), 7):
         (tmp_path / "a.block").write_bytes(contents[:position] + bytes([contents[position] ^ 1]) + contents[position + 1 :])
         with pytest.raises(StudyError, match="damaged"):
-            read_block(tmp_path / "a.block")
+            read_block(place_of(tmp_path), "a.block")
 
 
 _ZYGOTE = """

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glocal.corpus.texts import items
+from glocal.corpus.texts import Columns, items, rows_of
 from glocal.errors import ChoiceError, TextError
 
 ROWS = [
@@ -34,9 +34,9 @@ def write(path, kind):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
 def test_tables_with_columns(tmp_path, kind):
-    found = list(items(write(tmp_path / f"a.{kind}", kind), pair="other", name="id", label="kind"))
+    found = list(items(write(tmp_path / f"a.{kind}", kind), Columns("text", "other", "id", "kind")))
     assert [tuple(item) for item in found] == [
-        (number, row["text"], row["other"], row["id"], row["kind"]) for number, row in enumerate(ROWS)
+        (number, row["text"], row["other"], row["id"], row["kind"]) for number, row in enumerate(ROWS, start=1)
     ]
 
 
@@ -45,8 +45,10 @@ def test_lines_packed_or_not_and_from_standard_input(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
         file.write(text)
+    with pa.output_stream(str(tmp_path / "a.txt.zst"), compression="zstd") as file:
+        file.write(text.encode())
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    for place in (tmp_path / "a.txt", tmp_path / "a.txt.gz", "-"):
+    for place in (tmp_path / "a.txt", tmp_path / "a.txt.gz", tmp_path / "a.txt.zst", "-"):
         assert [item.text for item in items(place)] == ["One.", "", "猫 sat."]
 
 
@@ -72,10 +74,51 @@ def test_bytes_that_are_no_text_do_not_stop_the_corpus(tmp_path):
 def test_what_cannot_be_read_says_so(tmp_path, name, content, columns, error, match):
     (tmp_path / name).write_text(content)
     with pytest.raises(error, match=match):
-        list(items(tmp_path / name, **columns))
+        list(items(tmp_path / name, Columns(**columns)))
 
 
 @pytest.mark.parametrize("thing", ["/nowhere.txt", 3, b"bytes"])
 def test_other_things_are_no_corpus(thing):
     with pytest.raises(TextError, match="corpus"):
         list(items(thing))
+
+
+def test_a_sample_depends_on_the_seed_alone_and_keeps_the_order():
+    texts = [str(number) for number in range(200)]
+    one, again, other = (list(items(texts, sample=20, seed=seed)) for seed in (0, 0, 1))
+    assert one == again != other
+    assert [item.number for item in one] == sorted(item.number for item in one) and len({item.number for item in one}) == 20
+    assert all(item.text == texts[item.number - 1] for item in one)
+    assert len(list(items(texts, limit=30, sample=50))) == 30 and list(items(texts, limit=30))[-1].number == 30
+    # Every row is as likely as any other.
+    drawn = [item.number for seed in range(200) for item in items(texts[:10], sample=3, seed=seed)]
+    assert all(35 < drawn.count(number) < 85 for number in range(1, 11))
+
+
+@pytest.mark.parametrize("options", [{"limit": 0}, {"sample": -1}, {"sample": True}], ids=str)
+def test_numbers_of_rows_that_are_none(options):
+    with pytest.raises(ChoiceError, match=next(iter(options))):
+        items(["a"], **options)
+
+
+def test_rows_are_counted_where_that_is_cheap(tmp_path):
+    (tmp_path / "a.txt").write_text("a\n\nb\n")
+    assert rows_of(tmp_path / "a.txt") == 3 and rows_of(["a", "b"]) == 2
+    assert rows_of(write(tmp_path / "a.csv", "csv")) is None and rows_of(iter("ab")) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_of_a_hugging_face_dataset(tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "train.jsonl", "jsonl")
+    columns = Columns("text", "other", "id")
+    expected = [(row["text"], row["other"], row["id"]) for row in ROWS]
+    for place in (tmp_path / "data", f"hf:{tmp_path / 'data'}:train"):
+        assert [(item.text, item.pair, item.name) for item in items(place, columns)] == expected
+    write(tmp_path / "data" / "test.jsonl", "jsonl")
+    with pytest.raises(TextError, match="several splits"):
+        list(items(tmp_path / "data", columns))
+    with pytest.raises(TextError, match="cannot be loaded"):
+        list(items(f"hf:{tmp_path / 'nothing'}"))

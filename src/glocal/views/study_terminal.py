@@ -32,7 +32,7 @@ def summary(study: xarray.Dataset, console: Console) -> None:
     if len(attributes["rejected"]) > FEW:
         say(f"! and {len(attributes['rejected']) - FEW:,} more, in rejected.parquet", "yellow")
     console.print()
-    say("Means over heads; 95 % intervals (bootstrap over texts); shares of attention → of attribution", "dim")
+    say("Means over heads, ± half a 95 % interval (bootstrap over texts); shares of attention → attribution", "dim")
     console.print(_layers(study))
     console.print()
     say(verdict(study))
@@ -51,9 +51,7 @@ def _layers(study: xarray.Dataset) -> Table:
         head = f"{visible(measure.name)}, {visible(measure.unit)}" if measure.unit else visible(measure.name)
         table.add_column(Text(head), justify="right", no_wrap=True)
         columns.append([_interval(*row) for row in zip(*(study[name + end].values for end in ("", "_low", "_high")), strict=True)])
-    shares = [("own_share", {}, "own token")] + [
-        ("category_mass", {PATTERN: pattern}, label) for pattern, label in (("separator", "separators"), ("previous", "previous"))
-    ]
+    shares = [("own_share", {}, "own token"), ("category_mass", {PATTERN: "separator"}, "separators")]
     for name, where, label in shares:
         found = study[f"{name}_over_heads"].sel(where).transpose(MAP, LAYER)
         table.add_column(Text(label), justify="right", no_wrap=True)
@@ -64,7 +62,7 @@ def _layers(study: xarray.Dataset) -> Table:
 
 
 def _interval(value: float, low: float, high: float) -> str:
-    return f"{value:.3f} [{low:.3f} {high:.3f}]" if numpy.isfinite(value) else "undefined"
+    return f"{value:.3f} ± {(high - low) / 2:.3f}" if numpy.isfinite(value) else "undefined"
 
 
 def _percent(value: float) -> str:
