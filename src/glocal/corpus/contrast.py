@@ -52,7 +52,7 @@ def compare(first: str | os.PathLike[str], second: str | os.PathLike[str], *, le
         said, unit = described(name.removesuffix(OVERALL))
         for suffix, values in made.items():
             attributes = {"long_name": f"difference of: {said}{suffix}", "unit": "probability" if suffix in ("_p", "_q") else unit}
-            variables[name + suffix] = (dims, values, attributes)
+            variables[name + suffix] = (dims, values if dims else values[0], attributes)
     used = {dim for dims, *_ in variables.values() for dim in dims}
     attributes = {
         "first": _about(first, facts[0]),
@@ -124,8 +124,7 @@ def _paired(first: Place, second: Place, common: dict[str, list[int]]) -> Found:
         one = {name: (dims, values) for name, dims, values in _levels(*_rows(first, block, rows))}
         for name, dims, values in _levels(*_rows(second, block, rows)):
             if name in one and one[name][0] == dims and one[name][1].shape == values.shape:
-                made = Moments.of(values - one[name][1])
-                moments[name] = (dims, moments[name][1].merge(made) if name in moments else made)
+                _add(moments, name, dims, values - one[name][1])
     return {name: (dims, one.average, one.standard_error) for name, (dims, one) in moments.items()}
 
 
@@ -143,6 +142,11 @@ def _moments(place: Place) -> dict[str, tuple[tuple[str, ...], Moments]]:
     moments: dict[str, tuple[tuple[str, ...], Moments]] = {}
     for block in (place / BLOCKS).names(".block"):
         for name, dims, values in _levels(*_rows(place, block, None)):
-            made = Moments.of(values)
-            moments[name] = (dims, moments[name][1].merge(made) if name in moments else made)
+            _add(moments, name, dims, values)
     return moments
+
+
+def _add(moments: dict[str, tuple[tuple[str, ...], Moments]], name: str, dims: tuple[str, ...], values: Array) -> None:
+    # A single number per text gets a dimension, which goes again when the result is labelled.
+    made = Moments.of(values if values.ndim > 1 else values[:, None])
+    moments[name] = (dims, moments[name][1].merge(made) if name in moments else made)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from glocal.corpus.across import Labelled, head_maps, persistence
 from glocal.corpus.blocks import packed, read_block
 from glocal.corpus.moments import Bootstrap, Moments, Quantiles, interval, poisson_draws
-from glocal.corpus.places import Place, place_of
+from glocal.corpus.places import Place, Remote, place_of
 from glocal.corpus.tables import table, write_rejected
 from glocal.dims import AXIS, HEAD, LAYER, LENGTH, LEVEL, OTHER_HEAD, OTHER_LAYER
 from glocal.errors import StudyError
-from glocal.results.store import open_story
+from glocal.results.store import SUFFIX, open_story
 
 SUMMARY, BLOCKS = "summary.block", "blocks"
 VERSION = 1
@@ -222,4 +222,10 @@ def open_result(path: str | os.PathLike[str]) -> xarray.Dataset:
     Raises `StoryError` or `StudyError` where there is neither, or where it is damaged.
     """
     place = place_of(path)
-    return open_study(place) if place.exists(SUMMARY) else open_story(Path(path))
+    if place.exists(SUMMARY):
+        return open_study(place)
+    if place.exists("settings.json"):
+        raise StudyError("The study in this folder is not finished.", asked=path, found=f"no {SUMMARY}", do="start the same command again")
+    if isinstance(place, Remote) or not (Path(path).exists() or Path(path).suffix == SUFFIX):
+        raise StudyError("There is no such Story or study.", asked=path, found="nothing", do="check the path")
+    return open_story(Path(path))

@@ -3,12 +3,12 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 import xarray
 
 import glocal
@@ -136,7 +136,7 @@ def _settings(job: Job, columns: Columns, limit: int | None, sample: int | None)
     return {
         "glocal_version": glocal.__version__,
         "torch_version": torch.__version__,
-        "transformers_version": transformers.__version__,
+        "transformers_version": version("transformers"),
         "model": called,
         "family": network.config.model_type,
         "weights_fingerprint": weights_fingerprint(network),
