@@ -4,7 +4,7 @@ TEXT ?= The cat sat on the mat because it was tired.
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: story test check lint types format bench docs-check wheel-test clean
+.PHONY: story study test check lint types format bench docs-check wheel-test clean
 
 .venv/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -45,6 +45,11 @@ bench: .venv/tests
 	$(BIN)/python -m benchmarks.sketch
 	$(BIN)/python -m benchmarks.many
 	$(BIN)/python -m benchmarks.long
+
+# The study of docs/real_study.md: half an hour or more on two cores; continues where it was stopped.
+study: .venv/base
+	$(PIP) --no-deps -r studies/requirements.txt
+	$(BIN)/python -m studies.real
 
 # A wheel builds, installs into an empty environment and does the main job.
 wheel-test: .venv/tests

@@ -1,8 +1,8 @@
 """The study of docs/real_study.md: trained models and real texts, from packages, with one command.
 
-    python -m studies.real [--out studies/out] [--workers 2] [--only minilm-sentences,...]
+    python -m studies.real [--out studies/out] [--docs docs/real_study] [--workers 2] [--only minilm-sentences,...]
 
-Started again it continues where it was stopped. Writes a Study, its figures and its tables per model and corpus.
+Started again it continues where it was stopped. Writes a Study per model and corpus into `out`, figures and tables into `docs`.
 """
 
 import argparse
@@ -15,7 +15,11 @@ from typing import Any
 import glocal
 from glocal.models.load import quiet
 from studies.models import package, rxnmapper, smollm2
+from studies.tables import tables
 
+FIGURES = (
+    "discrepancy_jsd", "category_mass", "own_share", "entropy", "position_profile", "persistence", "survival", "head_map",
+)  # fmt: skip
 ACIDS = ("CC(=O)O", "CCC(=O)O", "O=C(O)c1ccccc1", "CC(C)C(=O)O", "O=C(O)Cc1ccccc1")
 AMINES = ("CN", "CCN", "NCc1ccccc1", "C1CCNCC1", "CC(C)N")
 ALCOHOLS = ("CO", "CCO", "OCc1ccccc1", "CC(C)O", "OC1CCCCC1")
@@ -64,14 +68,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("studies/out"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default=",".join(STUDIES))
+    parser.add_argument("--docs", type=Path, default=Path("docs/real_study"))
     parsed = parser.parse_args()
     quiet()
     cache = parsed.out / "models"
     cache.mkdir(parents=True, exist_ok=True)
+    said = ["# Tables of the real study\n\nMade by `python -m studies.real`; [what they say](../real_study.md).\n"]
     for name in parsed.only.split(","):
         model, texts, options = STUDIES[name]
         study = glocal.study(texts(), model(cache), out=parsed.out / name, workers=parsed.workers, **options)
+        more = [kind for kind, variable in (("ladder", "ladder_jsd"), ("hidden", "hidden_own_share")) if variable in study]
+        glocal.plot(study, parsed.docs / name, formats=("svg",), names=(*FIGURES, *more))
+        said.append(tables(name, study))
         print(json.dumps({"study": name, "texts": study.attrs["texts"], "rejected": len(study.attrs["rejected"])}), flush=True)
+    (parsed.docs / "tables.md").write_text("\n".join(said), encoding="utf-8")
 
 
 if __name__ == "__main__":
