@@ -60,14 +60,17 @@ def _survival(study: xarray.Dataset) -> str:
         if len(layers):
             mass, shuffled = (here[name].values[known][-1] for name in ("survival", "survival_expected"))
             last = f"{layers[-1]}: {mass:.1%} (shuffled {shuffled:.1%})"
-        rows.append((pattern, ", ".join(map(str, layers.tolist())) or "none", ", ".join(map(str, kept)) or "none", last))
+        value, low, high = (here[f"mass_correlation{end}"].values[-1] for end in ("", "_low", "_high"))
+        alike = f"{value:+.2f} ({low:+.2f} to {high:+.2f})" if np.isfinite(value) else "-"
+        rows.append((pattern, ", ".join(map(str, layers.tolist())) or "none", ", ".join(map(str, kept)) or "none", last, alike))
     head = (
         "pattern",
         "dominant in the attention of heads in layers",
         "with more attribution mass than shuffled (p < 0.05)",
         "last such layer",
+        "last layer: correlation over heads",
     )
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * 4, *rows)) + "\n"
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)) + "\n"
 
 
 def _with_interval(study: xarray.Dataset, name: str) -> list[str]:

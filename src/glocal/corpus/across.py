@@ -18,28 +18,44 @@ SHUFFLES = 2000
 def persistence(masses: Array, draws: Array, *, seed: int) -> Labelled:
     """Persistence of category masses [map, pattern, layer, head], whose maps are attention and attribution, and of their bootstrap draws.
 
-    `persistence`: Pearson's correlation over patterns of a head's mean masses, attention with attribution. `dominant_pattern`: the pattern
-    with the largest mass. `dominant_agreement`: share of a layer's heads whose dominant pattern is the same in both. `survival`: mean
-    attribution mass on a pattern of the heads whose dominant attention pattern it is, beside what mixing alone predicts, which knows
-    nothing of which head attends to what: the same after the layer's heads have been shuffled.
+    `persistence`: Pearson's correlation over patterns of a head's mean masses, attention with attribution. `mass_correlation`: over the
+    heads of a layer, of their mean masses on one pattern. `dominant_pattern`: the pattern with the largest mass. `dominant_agreement`: the
+    share of a layer's heads whose dominant pattern is the same in both. `survival`: mean attribution mass on a pattern of the heads whose
+    dominant attention pattern it is, beside what mixing alone predicts, which knows nothing of which head attends to what: the same after
+    the layer's heads have been shuffled.
     """
-    low, high = interval(_correlation(draws[:, 0], draws[:, 1], axis=1))
-    agreement_low, agreement_high = interval(_agreement(draws[:, 0], draws[:, 1]))
-    heads, by_layer = (LAYER, HEAD), (LAYER,)
-    said, share = (
-        "correlation over patterns of attention's with attribution's masses",
-        "share of heads with the same dominant pattern in both",
-    )
-    return {
-        "persistence": (heads, _correlation(masses[0], masses[1], axis=0), said, ""),
-        "persistence_low": (heads, low, f"{said}, lower end", ""),
-        "persistence_high": (heads, high, f"{said}, upper end", ""),
-        "dominant_pattern": ((MAP, *heads), _dominant(masses, 1), "number of the pattern with the largest mass", ""),
-        "dominant_agreement": (by_layer, _agreement(masses[None, 0], masses[None, 1])[0], share, "share"),
-        "dominant_agreement_low": (by_layer, agreement_low, f"{share}, lower end", "share"),
-        "dominant_agreement_high": (by_layer, agreement_high, f"{share}, upper end", "share"),
-        **_survival(masses, seed),
-    }
+    one, other = draws[:, 0], draws[:, 1]
+    found: Labelled = {"dominant_pattern": ((MAP, LAYER, HEAD), _dominant(masses, 1), "number of the pattern with the largest mass", "")}
+    for name, dims, value, drawn, said, unit in (
+        (
+            "persistence",
+            (LAYER, HEAD),
+            _correlation(masses[0], masses[1], axis=0),
+            _correlation(one, other, axis=1),
+            "correlation over patterns of attention's with attribution's masses",
+            "",
+        ),
+        (
+            "mass_correlation",
+            (PATTERN, LAYER),
+            _correlation(masses[0], masses[1], axis=-1),
+            _correlation(one, other, axis=-1),
+            "correlation over heads of attention's with attribution's masses",
+            "",
+        ),
+        (
+            "dominant_agreement",
+            (LAYER,),
+            _agreement(masses[None, 0], masses[None, 1])[0],
+            _agreement(one, other),
+            "share of heads with the same dominant pattern in both",
+            "share",
+        ),
+    ):
+        low, high = interval(drawn)
+        found[name] = (dims, value, said, unit)
+        found |= {f"{name}_low": (dims, low, f"{said}, lower end", unit), f"{name}_high": (dims, high, f"{said}, upper end", unit)}
+    return found | _survival(masses, seed)
 
 
 def _correlation(one: Array, other: Array, axis: int) -> Array:

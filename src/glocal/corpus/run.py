@@ -103,11 +103,12 @@ def merge(out: str | os.PathLike[str], *folders: str | os.PathLike[str]) -> xarr
     """
     place = place_of(out)
     sources = [place_of(each) for each in folders or (out,)]
+    for source in sources:
+        if not source.exists(SETTINGS):
+            raise StudyError("There is no study in this folder.", asked=source, found=f"no {SETTINGS}", do="check the path")
     with place.alone():
         counts = set()
         for source in sources:
-            if not source.exists(SETTINGS):
-                raise StudyError("There is no study in this folder.", asked=source, found=f"no {SETTINGS}", do="check the path")
             _same_settings(place, read_json(source, SETTINGS))
             if source.exists(CORPUS):
                 counts.add(read_json(source, CORPUS)["blocks"])
