@@ -45,6 +45,8 @@ bench: .venv/tests
 	$(BIN)/python -m benchmarks.sketch
 	$(BIN)/python -m benchmarks.many
 	$(BIN)/python -m benchmarks.long
+	$(PIP) --no-deps -r studies/requirements.txt
+	$(BIN)/python -m benchmarks.corpus
 
 # The study of docs/real_study.md: half an hour or more on two cores; continues where it was stopped.
 study: .venv/base

@@ -25,6 +25,28 @@ def main() -> None:
         print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
         for probes in (2, 4, 8, 16, 64):
             row(exact, [glocal.analyze(text, model, tokenizer, probes=probes, seed=seed) for seed in SEEDS], probes)
+    print("\n### The reverse engine: three heads of two layers at three targets, 12 and 13 tokens\n")
+    print("| k | total variation of a row | estimated | norms within 1.96 s.e. | shares within |\n|---|---|---|---|---|")
+    few: dict = {"engine": "reverse", "methods": ("attribution",), "measures": (), "targets": [0, 3, 7], "layers": [2, 6]}
+    few["heads"] = [1, 5, 9]
+    exacts = {text: glocal.analyze(text, model, tokenizer, **few) for text in TEXTS}
+    for probes in (2, 4, 8, 16):
+        pairs = [
+            (exacts[text], glocal.analyze(text, model, tokenizer, probes=probes, seed=seed, **few)) for text in TEXTS for seed in range(8)
+        ]
+        print(f"| {probes} | {' | '.join(accuracy(pairs))} |", flush=True)
+
+
+def accuracy(pairs: list) -> tuple[str, ...]:
+    """Total variation of a row, what the Stories say of it, and how often intervals hold, of (exact, sketch) pairs."""
+    mean = lambda values: float(np.mean([float(value) for value in values]))  # noqa: E731
+    variation = mean(abs(story.attribution - exact.attribution).sum("source").mean() / 2 for exact, story in pairs)
+    estimated = mean(story.attrs["error_estimate"]["mean_total_variation_of_a_row"] for _, story in pairs)
+    norms = mean(
+        (abs(story.attribution_norm - exact.attribution_norm) <= 1.96 * story.attribution_norm_se).mean() for exact, story in pairs
+    )
+    shares = mean((abs(story.attribution - exact.attribution) <= 1.96 * story.attribution_se).mean() for exact, story in pairs)
+    return f"{variation:.4f}", f"{estimated:.4f}", f"{norms:.3f}", f"{shares:.3f}"
 
 
 def row(exact, stories: list, probes: int) -> None:

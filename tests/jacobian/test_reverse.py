@@ -5,7 +5,8 @@ import torch
 
 from glocal.errors import ChoiceError
 from glocal.jacobian.features import feature_maps
-from glocal.jacobian.reverse import make_cotangents, reverse
+from glocal.jacobian.reverse import make_cotangents, reverse, variance_of_sum
+from glocal.jacobian.shares import errors
 
 SOURCES, WIDTH, HEADS, HEAD_WIDTH = 3, 6, 2, 8
 WEIGHTS = torch.randn(SOURCES, HEADS, HEAD_WIDTH, SOURCES, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -31,17 +32,32 @@ def test_the_summed_norm_and_input_scaling():
     torch.testing.assert_close(squares(scale=X).value[0], (WEIGHTS[[2, 0], 1] * X).square().sum((1, 3))[None])
 
 
-def test_the_sketch_is_unbiased_and_its_variances_are_what_they_say():
+def test_the_sketch_is_unbiased_and_its_intervals_cover():
     exact = squares().value[0]
     runs = [squares(probes=4, seed=seed) for seed in range(800)]
     values = torch.stack([run.value[0] for run in runs])
     error = values.std(0) / len(runs) ** 0.5
     assert bool(((values.mean(0) - exact).abs() < 4.5 * error).all())
-    stated = torch.stack([run.variance[0] for run in runs]).mean(0)
-    torch.testing.assert_close(stated.mean(), values.var(0).mean(), rtol=0.07, atol=0)
+    found = [errors(run)[0] for run in runs]
     share = values.sqrt() / values.sqrt().sum(-1, keepdim=True)
-    of_share = torch.stack([run.share_variance[0] for run in runs]).mean(0)
-    torch.testing.assert_close(of_share.mean(), share.var(0).mean(), rtol=0.2, atol=0)
+    for value, truth, stated in (
+        (values.sqrt(), exact.sqrt(), torch.stack([each.of_norm for each in found])),
+        (share, exact.sqrt() / exact.sqrt().sum(-1, keepdim=True), torch.stack([each.of_share for each in found])),
+    ):
+        inside = ((value - truth).abs() <= 1.96 * stated).double().mean()
+        assert 0.92 < inside < 0.99, inside
+
+
+def test_the_variance_from_pairs_is_unbiased():
+    generator = torch.Generator().manual_seed(0)
+    k, d = 3, 7
+    matrix = torch.randn(d, d, generator=generator, dtype=torch.float64)
+    matrix = matrix + matrix.T  # shares combine squares with both signs
+    drawn = torch.linalg.qr(torch.randn(20000, d, k, generator=generator, dtype=torch.float64))[0] * (d / k) ** 0.5
+    grams = drawn.transpose(1, 2) @ matrix @ drawn
+    sums = grams.diagonal(dim1=1, dim2=2).sum(-1)
+    torch.testing.assert_close(sums.mean(), matrix.trace(), rtol=0, atol=4 * (sums.std() / 20000**0.5).item())
+    torch.testing.assert_close(variance_of_sum(grams, d).mean(), sums.var(), rtol=0.05, atol=0)
 
 
 def test_all_directions_are_exact():
