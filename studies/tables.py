@@ -1,5 +1,7 @@
 """Tables of a Study in Markdown, as docs/real_study/tables.md shows them."""
 
+import math
+
 import numpy as np
 import xarray
 
@@ -55,22 +57,32 @@ def _survival(study: xarray.Dataset) -> str:
     for pattern in study["pattern"].values.tolist():
         here = study.sel(pattern=pattern)
         known = here["survival_heads"].values > 0
-        layers, last = here["layer"].values[known], "-"
-        kept = layers[here["survival_p"].values[known] < 0.05].tolist()
+        layers, heads, share = (each.values[known] for each in (here["layer"], here["survival_heads"], here["survival_p"]))
+        kept = [_kept(*each, study.sizes["head"]) for each in zip(layers, heads, share, strict=True)]
+        last = "-"
         if len(layers):
             mass, shuffled = (here[name].values[known][-1] for name in ("survival", "survival_expected"))
             last = f"{layers[-1]}: {mass:.1%} (shuffled {shuffled:.1%})"
         value, low, high = (here[f"mass_correlation{end}"].values[-1] for end in ("", "_low", "_high"))
         alike = f"{value:+.2f} ({low:+.2f} to {high:+.2f})" if np.isfinite(value) else "-"
-        rows.append((pattern, ", ".join(map(str, layers.tolist())) or "none", ", ".join(map(str, kept)) or "none", last, alike))
+        rows.append((pattern, ", ".join(map(str, layers.tolist())) or "none", ", ".join(filter(None, kept)) or "none", last, alike))
     head = (
         "pattern",
         "dominant in the attention of heads in layers",
-        "with more attribution mass than shuffled (p < 0.05)",
+        "with more attribution mass than shuffled",
         "last such layer",
         "last layer: correlation over heads",
     )
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)) + "\n"
+    note = "\n*More than shuffled*: p < 0.05, or the smallest p there is for so few heads (in brackets).\n"
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)) + "\n" + note
+
+
+def _kept(layer: int, heads: float, share: float, of: int) -> str:
+    """The layer, if its heads keep the pattern; no shuffle of `heads` among `of` can be rarer than one in all choices of them."""
+    smallest = 1 / math.comb(of, int(heads))
+    if share < 0.05:
+        return f"{layer}"
+    return f"{layer} (p = {share:.2f})" if share < 1.3 * smallest and smallest < 0.2 else ""
 
 
 def _with_interval(study: xarray.Dataset, name: str) -> list[str]:
