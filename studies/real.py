@@ -18,7 +18,8 @@ from studies.models import package, rxnmapper, smollm2
 from studies.tables import tables
 
 FIGURES = (
-    "discrepancy_jsd", "category_mass", "own_share", "entropy", "position_profile", "persistence", "survival", "head_map",
+    "discrepancy_jsd", "category_mass", "own_share", "entropy", "position_profile", "persistence", "mass_correlation",
+    "survival", "head_map",
 )  # fmt: skip
 ACIDS = ("CC(=O)O", "CCC(=O)O", "O=C(O)c1ccccc1", "CC(C)C(=O)O", "O=C(O)Cc1ccccc1")
 AMINES = ("CN", "CCN", "NCc1ccccc1", "C1CCNCC1", "CC(C)N")

@@ -102,6 +102,10 @@ class _Maker:
         self.add("persistence", ("layer", "head"), correlation, "correlation")
         self.add("persistence_low", ("layer", "head"), np.clip(correlation - 0.1, -1, 1), "correlation")
         self.add("persistence_high", ("layer", "head"), np.clip(correlation + 0.08, -1, 1), "correlation")
+        alike = np.clip(np.linspace(0.95, -0.4, len(PATTERNS))[:, None] * (1 - 0.5 * self.depth), -1, 1)
+        alike[-1] = np.nan  # the same for all heads
+        for suffix, shift in (("", 0.0), ("_low", -0.05), ("_high", 0.04)):
+            self.add(f"mass_correlation{suffix}", ("pattern", "layer"), np.clip(alike + shift, -1, 1), "correlation")
         dominant = self.generator.integers(0, len(PATTERNS), (2, self.layers, self.heads))
         self.add("dominant_pattern", ("map", "layer", "head"), dominant, "index into pattern")
         agreement = 0.8 - 0.6 * self.depth

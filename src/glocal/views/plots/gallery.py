@@ -9,7 +9,7 @@ import xarray
 from glocal.views.plots.by_layer import category_mass, entropy, hidden, own_share
 from glocal.views.plots.discrepancies import discrepancy, discrepancy_by_category, discrepancy_by_length
 from glocal.views.plots.drawing import Plot
-from glocal.views.plots.heads import head_map, persistence, survival
+from glocal.views.plots.heads import head_map, mass_correlation, persistence, survival
 from glocal.views.plots.ladder import ladder
 from glocal.views.plots.positions import position_profile
 from glocal.views.plots.tidy import measures
@@ -34,6 +34,7 @@ KINDS = {
     "own_share": Kind(own_share, ("own_share", "own_share_over_heads")),
     "entropy": Kind(entropy, ("entropy", "entropy_over_heads")),
     "persistence": Kind(persistence, ("persistence", "dominant_agreement")),
+    "mass_correlation": Kind(mass_correlation, ("mass_correlation",)),
     "survival": Kind(survival, ("survival", "survival_expected", "survival_expected_high", "survival_p", "survival_heads")),
     "head_map": Kind(head_map, ("head_place",)),
     "position_profile": Kind(position_profile, ("position_profile_over_heads",)),

@@ -8,6 +8,9 @@ from matplotlib.axes import Axes
 from glocal.dims import HEAD, LAYER, MAP, PATTERN
 from glocal.views.plots.drawing import (
     COLOURS,
+    INK,
+    KIND_MARKERS,
+    KINDS,
     LINE,
     SOFT,
     Plot,
@@ -20,6 +23,7 @@ from glocal.views.plots.drawing import (
     line,
     numbered,
     panels,
+    readable,
     stacked,
     style,
 )
@@ -76,6 +80,32 @@ def persistence(study: xarray.Dataset) -> Plot:
     )
     tables = tidy(of(study, "persistence"), of(study, "dominant_agreement"))
     return Plot("persistence", "Do heads depend on what they read?", caption, figure, tables)
+
+
+def mass_correlation(study: xarray.Dataset) -> Plot:
+    """Whether the heads of a layer that read a pattern more also depend on it more, a line per pattern."""
+    found = intervals(study, "mass_correlation", PATTERN, LAYER)
+    patterns = [str(pattern) for pattern in study[PATTERN].values]
+    with style():
+        figure, (axes,) = stacked(2.7)
+        for place, pattern in enumerate(patterns):
+            one = found.sel({PATTERN: pattern})
+            if one["value"].notnull().any():
+                colour, marker = KINDS[place % len(KINDS)], KIND_MARKERS[place % len(KINDS)]
+                line(axes, one["value"], one["low"], one["high"], colour=colour, marker=marker, label=worded(pattern))
+        axes.axhline(0, color=INK, linewidth=0.6)
+        axes.set_ylim(-1.05, 1.05)
+        axes.set_ylabel("correlation over heads,\nattention with attribution")
+        numbered(axes, layers(study), "layer")
+        readable(axes)
+        legend(figure, axes, 2)
+    caption = (
+        "Correlation over the heads of a layer between their mean mass on a pattern in attention and in attribution: 1 where the heads "
+        f"that read it more also depend on it more. Means over {texts(study, 'mass_correlation')}. Bands: {INTERVAL}."
+    )
+    return Plot(
+        "mass_correlation", "Do the heads that read it more depend on it more?", caption, figure, tidy(of(study, "mass_correlation"))
+    )
 
 
 def survival(study: xarray.Dataset) -> Plot:
