@@ -16,6 +16,11 @@ LEVEL = "level"
 OTHER_LAYER = "other_layer"
 OTHER_HEAD = "other_head"
 AXIS = "axis"
+# Of an evaluation: which metric, which explanation (`method` is a keyword of xarray's `sel`) and which other one, which text.
+METRIC = "metric"
+EXPLANATION = "explanation"
+OTHER_EXPLANATION = "other_explanation"
+TEXT = "text"
 
 POSITIONS = (TARGET, SOURCE)
 
