@@ -17,11 +17,11 @@ STAGES = [
     {"jacobian"},
     {"request"},
     {"methods"},
-    {"measures", "patterns"},
+    {"measures", "patterns", "metrics"},
     {"discrepancy"},
     {"results"},
     {"description", "job", "pipeline"},
-    {"corpus"},
+    {"corpus", "evaluation"},
     {"views"},
     {"cli_values"},
     {"cli_corpus"},
@@ -33,6 +33,7 @@ INDEPENDENT = {
     "jacobian": {"models"},
     "measures": {"models", "jacobian", "methods", "request"},
     "patterns": {"models", "jacobian", "methods", "request"},
+    "metrics": {"models", "jacobian", "methods", "request"},
 }
 
 
