@@ -26,25 +26,27 @@ class Family:
     encoder_of: bool = False  # the encoder of an encoder-decoder
     freezes: tuple[str, ...] = ("attention", "norm", "activation")
     gated: bool = False
+    # Where the sum of a layer's input and its attention's output goes: into a normaliser first ("post"), past one ("pre"), or elsewhere.
+    residual: str = "pre"
 
 
 _FLOAT32_PARTS = 1e-6
 
 FAMILIES: dict[str, Family] = {
-    "Bert": Family(_SIZE),
-    "Roberta": Family(_SIZE),
-    "XLMRoberta": Family(_SIZE),
-    "Camembert": Family(_SIZE),
-    "Electra": Family(_SIZE | {"embedding_size": 16}),
-    "Albert": Family(_SIZE | {"embedding_size": 16}),
-    "DistilBert": Family({"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "vocab_size": 100}),
-    "Ernie": Family(_SIZE),
+    "Bert": Family(_SIZE, residual="post"),
+    "Roberta": Family(_SIZE, residual="post"),
+    "XLMRoberta": Family(_SIZE, residual="post"),
+    "Camembert": Family(_SIZE, residual="post"),
+    "Electra": Family(_SIZE | {"embedding_size": 16}, residual="post"),
+    "Albert": Family(_SIZE | {"embedding_size": 16}, residual="post"),
+    "DistilBert": Family({"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "vocab_size": 100}, residual="post"),
+    "Ernie": Family(_SIZE, residual="post"),
     "Esm": Family(
         _SIZE | {"pad_token_id": 1, "mask_token_id": 3, "position_embedding_type": "rotary"},
         tolerance=_FLOAT32_PARTS, freezes=("attention", "norm"),
     ),
     "ModernBert": Family(_SIZE | {"local_attention": 4, "global_attn_every_n_layers": 2}, tolerance=_FLOAT32_PARTS, gated=True),
-    "NomicBert": Family(_SIZE, gated=True),
+    "NomicBert": Family(_SIZE, gated=True, residual="post"),
     "EuroBert": Family(_GROUPED, tolerance=_FLOAT32_PARTS, gated=True),
     "T5": Family(
         {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4, "vocab_size": 100},
@@ -53,26 +55,26 @@ FAMILIES: dict[str, Family] = {
     "Bart": Family(
         {"d_model": 32, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
          "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "vocab_size": 100},
-        encoder_of=True,
+        encoder_of=True, residual="post",
     ),
     "GPT2": Family({"n_embd": 32, "n_layer": 3, "n_head": 4, "vocab_size": 100}, causal=True),
     "OPT": Family(
         {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "ffn_dim": 48, "vocab_size": 100, "word_embed_proj_dim": 32},
         causal=True, tolerance=_FLOAT32_PARTS,
     ),
-    "GPTNeoX": Family(_SIZE, causal=True, tolerance=_FLOAT32_PARTS),
+    "GPTNeoX": Family(_SIZE, causal=True, tolerance=_FLOAT32_PARTS, residual="other"),
     "Llama": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
     "Mistral": Family(_GROUPED | {"sliding_window": 3}, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
     "Qwen2": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
     "Qwen3": Family(_WIDE_HEADS, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
-    "Gemma2": Family(_WIDE_HEADS | {"sliding_window": 3}, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
-    "Gemma3Text": Family(_WIDE_HEADS, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
+    "Gemma2": Family(_WIDE_HEADS | {"sliding_window": 3}, causal=True, tolerance=_FLOAT32_PARTS, gated=True, residual="other"),
+    "Gemma3Text": Family(_WIDE_HEADS, causal=True, tolerance=_FLOAT32_PARTS, gated=True, residual="other"),
     "Phi3": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
-    "Olmo2": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
+    "Olmo2": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True, residual="other"),
     "SmolLM3": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
     "Starcoder2": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS),
     "Granite": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
-    "Cohere": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True),
+    "Cohere": Family(_GROUPED, causal=True, tolerance=_FLOAT32_PARTS, gated=True, residual="other"),
     "Mixtral": Family(_GROUPED | _EXPERTS, causal=True, tolerance=_FLOAT32_PARTS, freezes=("attention", "norm"), gated=True),
     "GptOss": Family(_WIDE_HEADS | _EXPERTS, causal=True, tolerance=_FLOAT32_PARTS, sinks=True, freezes=("attention", "norm"), gated=True),
 }  # fmt: skip

@@ -182,7 +182,7 @@ def _table(parsed: argparse.Namespace) -> int:
     table = Table(box=None, pad_edge=False)
     fields = ("name", "summary", "source") + (("cost", "limits") if parsed.folder == "methods" else ("unit", "limits"))
     for field in fields:
-        table.add_column(field, overflow="fold")
+        table.add_column(field, overflow="fold", no_wrap=field == "name")
     for name, card in cards.items():
         row = vars(card) | dict(card.extra) | {"name": name}
         table.add_row(*(Text(str(row.get(field, ""))) for field in fields))

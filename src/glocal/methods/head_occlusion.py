@@ -1,5 +1,7 @@
 """Global, without gradients: how the output of a head changes when a token's word vector is taken away."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -73,8 +75,8 @@ def _maps(work: Work, layer: int) -> Tensor | None:
 def _without(work: Work, replace: str) -> Tensor:
     """Word vectors [source, n, d_word], without those of each source."""
     words, groups = work.seen.embedding, work.request.groups
-    table = work.model.get_input_embeddings().weight  # pyright: ignore[reportAttributeAccessIssue]
-    instead = torch.zeros_like(words[0]) if replace == "zero" else table.detach().mean(0).to(words)
+    table: Any = work.model.get_input_embeddings()
+    instead = torch.zeros_like(words[0]) if replace == "zero" else table.weight.detach().mean(0).to(words)
     of = torch.arange(len(words), device=words.device) if groups is None else torch.tensor(groups, device=words.device)
     gone = of == torch.arange(int(of.max()) + 1, device=words.device)[:, None]
     return torch.where(gone[..., None], instead, words)

@@ -36,7 +36,7 @@ def rank_correlation(one: Array, other: Array) -> float:
     valid = numpy.isfinite(one) & numpy.isfinite(other)
     if valid.sum() < 2 or numpy.ptp(one[valid]) == 0 or numpy.ptp(other[valid]) == 0:
         return float("nan")
-    return float(stats.spearmanr(one[valid], other[valid]).statistic)
+    return float(numpy.corrcoef(stats.rankdata(one[valid]), stats.rankdata(other[valid]))[0, 1])
 
 
 def area(curve: Mapping[float, float], fractions: tuple[float, ...]) -> float:

@@ -34,7 +34,7 @@ def with_tangent_of(value: Tensor, linear: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Norm:
+class Norm:
     """y = gain * (x - centred * mean(x)) / sqrt(mean((x - centred * mean(x))^2) + epsilon) + bias."""
 
     gain: Tensor
@@ -43,14 +43,20 @@ class _Norm:
     epsilon: float
 
     def frozen(self, x: Tensor) -> Tensor:
+        """The normaliser as a linear map of `x`, with the statistics of `x` held constant."""
+        return self.gain * self._centred(x) * self.scale(x).detach() + self.bias
+
+    def scale(self, x: Tensor) -> Tensor:
+        """One over the root of the mean square."""
+        return (self._centred(x).pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt()
+
+    def _centred(self, x: Tensor) -> Tensor:
         wide = x.to(self.gain.dtype)
-        if self.centred:
-            wide = wide - wide.mean(-1, keepdim=True)
-        scale = (wide.pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt().detach()
-        return self.gain * wide * scale + self.bias
+        return wide - wide.mean(-1, keepdim=True) if self.centred else wide
 
 
-def _norm_of(module: nn.Module, x: Tensor) -> _Norm:
+def norm_of(module: nn.Module, x: Tensor) -> Norm:
+    """What the normaliser does, found by feeding it three known vectors of the size of `x`'s."""
     epsilon = next((getattr(module, name) for name in _EPSILON_NAMES if isinstance(getattr(module, name, None), float)), 0.0)
     size = x.shape[-1]
     options: dict[str, Any] = {"dtype": x.dtype, "device": x.device}
@@ -61,21 +67,21 @@ def _norm_of(module: nn.Module, x: Tensor) -> _Norm:
     bias = feed(torch.zeros(size, **options))
     gain = (feed(signs) - bias) * signs * (1 + epsilon) ** 0.5
     centred = bool(((feed(torch.ones(size, **options)) - bias).abs() <= 1e-3 * gain.abs() + 1e-6).all())
-    return _Norm(gain, bias, centred, epsilon)
+    return Norm(gain, bias, centred, epsilon)
 
 
 class _Freezer:
     """The hooks of one frozen model: `learn_*` on a pass of plain tensors, `freeze_*` under forward mode."""
 
     def __init__(self) -> None:
-        self.norms: dict[nn.Module, _Norm] = {}
+        self.norms: dict[nn.Module, Norm] = {}
         self.met: dict[str, set[int | None]] = {"norm": set(), "activation": set()}
         self.gates: set[nn.Module] = set()
         self.open: tuple[nn.Module, Tensor, int | None] | None = None  # the last activation, until somebody reads what came of it
 
     def learn_norm(self, module: nn.Module, args: tuple, output: Tensor) -> None:
         self.met["norm"].add(current_layer())
-        norm = self.norms.setdefault(module, _norm_of(module, args[0]))
+        norm = self.norms.setdefault(module, norm_of(module, args[0]))
         error = (norm.frozen(args[0]) - output).abs().max()
         tolerance = 50 * torch.finfo(output.dtype).eps if output.dtype != torch.float64 else 1e-5
         if not error <= tolerance * output.abs().max().clamp(min=1e-6):

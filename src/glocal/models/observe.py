@@ -18,7 +18,8 @@ from glocal.models.instrument import Watcher, is_leaf, layers_expected, watching
 class Pass:
     """What one instrumented pass showed; one entry per layer, batch dimension removed, in the model's dtype.
 
-    `projection[l]` is the output projection's slice per head, [H, d, d_v]: o = projection @ z. None where no linear map follows the heads.
+    `projection[l]` is the output projection's slice per head, [H, d, d_v]: o = projection @ z. None where no linear map follows the heads;
+    `projection_bias[l]` is what it adds to their sum.
     """
 
     inputs: Mapping[str, Tensor]
@@ -28,6 +29,7 @@ class Pass:
     head: tuple[Float[Tensor, "target head head_width"], ...]
     hidden: tuple[Float[Tensor, "source width"], ...]  # entry l: input of layer l + 1; the last one is the last layer's output
     projection: tuple[Float[Tensor, "head width head_width"] | None, ...]
+    projection_bias: tuple[Float[Tensor, " width"] | None, ...]
 
     @property
     def layers(self) -> int:
@@ -152,6 +154,7 @@ def observe(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Pass:
         head=tuple(recorder.seen[i][2][0] for i in range(count)),
         hidden=(*(recorder.hidden[i][0] for i in range(count)), recorder.last[count - 1][0]),
         projection=tuple(_slices(recorder.projections.get(i), recorder.seen[i][2]) for i in range(count)),
+        projection_bias=tuple(_bias(recorder.projections.get(i), recorder.seen[i][2]) for i in range(count)),
     )
 
 
@@ -178,3 +181,10 @@ def _slices(module: nn.Module | None, output: Tensor) -> Tensor | None:
         eye = torch.eye(heads * width, dtype=output.dtype, device=output.device)
         columns = module(eye) - module(torch.zeros_like(eye[:1]))
     return columns.reshape(heads, width, -1).transpose(1, 2)
+
+
+def _bias(module: nn.Module | None, output: Tensor) -> Tensor | None:
+    if module is None:
+        return None
+    with torch.no_grad():
+        return module(output.new_zeros(1, output.shape[-2] * output.shape[-1]))[0]

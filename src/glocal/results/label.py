@@ -95,7 +95,8 @@ def _said(name: str) -> dict[str, str]:
     row = pattern(name)
     if row == "<method>":
         method = max((known for known in registry.names("methods") if name == known or name.startswith(f"{known}_")), key=len, default=name)
-        return {"long_name": name.replace("_", " "), "unit": _unit("methods", method), "method": method}
+        unit = "share" if name.endswith("_mixing_ratio") else _unit("methods", method)
+        return {"long_name": name.replace("_", " "), "unit": unit, "method": method}
     measure = name.removeprefix(row.partition("<")[0])
     return {"long_name": _LONG_NAMES[row].format(measure), "unit": VARIABLES[row].unit or _unit("measures", measure)}
 

@@ -35,7 +35,7 @@ VARIABLES = {
     "discrepancy_<measure>": Rule(((LAYER, HEAD, TARGET),), ""),
     "bias_<measure>": Rule(((LAYER, HEAD, TARGET),), ""),
     "ladder_<measure>": Rule(((LAYER, HEAD, SOURCE_LAYER),), ""),
-    "<method>": Rule((HEAD_MAP, LAYER_MAP, (SOURCE,)), "", ("long_name", "unit", "method")),
+    "<method>": Rule((HEAD_MAP, LAYER_MAP, (LAYER, TARGET), (SOURCE,)), "", ("long_name", "unit", "method")),
 }
 
 DTYPES = {"float": ("float32", "float64"), "int": ("int64",), "str": ("object",)}
