@@ -18,8 +18,8 @@ from glocal.models.load import load, quiet
 from studies.real import sentences
 
 PROBES = 8
-# Peak memory is a matter of the longest text: both corpora consist of the same 200 short ones.
-SHORT, SMALL, LARGE = 8, 200, 2000
+# Peak memory is a matter of the largest block of 32 texts: both corpora consist of the same six blocks, once and ten times.
+SHORT, SMALL, LARGE = 8, 192, 1920
 
 
 def by_loop(count: int) -> None:
