@@ -87,3 +87,24 @@ def test_figures_and_page(place, done, capsys):
 def test_errors_are_texts(arguments, said, place, capsys):
     code, _, err = run(capsys, *(each.format(place=place) for each in arguments))
     assert code == 1 and said.lower() in err.lower() and "Traceback" not in err
+
+
+def test_evaluate_prints_the_ranking(place, capsys):
+    arguments = (
+        "evaluate",
+        f"{place}/rows.jsonl",
+        "--text",
+        "sentence",
+        "--limit",
+        3,
+        "--model",
+        f"{place}/model",
+        "--methods",
+        "attention,attribution",
+    )
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "spearman (higher is better)" in out and "jsd (lower is better)" in out and "random" in out
+    code, out, _ = run(capsys, *arguments, "--json", "--measures", "cosine")
+    found = json.loads(out)
+    assert found["coordinates"]["explanation"] == ["attention", "attribution", "random"] and found["attributes"]["texts"] >= 1
+    assert set(found["values"]) >= {"mean", "low", "high", "rank", "by_layer", "difference_q"} and "value" not in found["values"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from glocal.corpus.run import merge as merge
     from glocal.corpus.run import study as study
     from glocal.description import describe as describe
+    from glocal.evaluation.run import evaluate as evaluate
     from glocal.pipeline import analyze as analyze
     from glocal.pipeline import plan as plan
     from glocal.results.store import save as save
@@ -29,9 +30,12 @@ _PUBLIC = {
     "compare": ("glocal.corpus.contrast", "compare"),
     "plot": ("glocal.views.plots.files", "plot"),
     "report": ("glocal.views.report.page_file", "report"),
+    "evaluate": ("glocal.evaluation.run", "evaluate"),
 }
 
-__all__ = ["__version__", "analyze", "compare", "describe", "merge", "open", "plan", "plot", "report", "save", "study"]
+__all__ = [
+    "__version__", "analyze", "compare", "describe", "evaluate", "merge", "open", "plan", "plot", "report", "save", "study",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

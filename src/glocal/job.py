@@ -53,10 +53,8 @@ def request_of(given: Mapping[str, Any]) -> Request:
 
 def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_remote_code: bool, allow_pickle: bool) -> Job:
     """Load the model and look up everything by name; raises `ModelError`, `ChoiceError`."""
-    methods = {name: (registry.get("methods", name), options) for name, options in _options("methods", asked.methods)}
-    measures = {
-        registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in _options("measures", asked.measures)
-    }
+    methods = {name: (registry.get("methods", name), options) for name, options in named("methods", asked.methods)}
+    measures = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in named("measures", asked.measures)}
     network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
     network = body(network)
     return Job(
@@ -84,7 +82,8 @@ def _plain(groups: str | Iterable[SupportsIndex] | None) -> str | list[int] | No
     return list(numbers("groups", groups) or ())
 
 
-def _options(folder: str, names: Names) -> list[tuple[Any, dict[str, Any]]]:
+def named(folder: str, names: Names) -> list[tuple[Any, dict[str, Any]]]:
+    """(name or function, its options) of every choice; raises `ChoiceError` for names and options that do not exist."""
     if isinstance(names, Mapping):
         chosen = [(name, dict(options or {})) for name, options in names.items()]
     elif isinstance(names, str) or callable(names):
