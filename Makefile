@@ -4,7 +4,7 @@ TEXT ?= The cat sat on the mat because it was tired.
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: story study test check lint types format bench docs-check wheel-test clean
+.PHONY: story study agreement test check lint types format bench docs-check wheel-test clean
 
 .venv/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -52,6 +52,11 @@ bench: .venv/tests
 study: .venv/base
 	$(PIP) --no-deps -r studies/requirements.txt
 	$(BIN)/python -m studies.real
+
+# The tables of docs/which-method.md: ten minutes.
+agreement: .venv/base
+	$(PIP) --no-deps -r studies/requirements.txt
+	$(BIN)/python -m studies.agreement
 
 # A wheel builds, installs into an empty environment and does the main job.
 wheel-test: .venv/tests

@@ -131,3 +131,34 @@ def test_groups_are_sums_or_refused(name):
 def test_the_card_says_what_a_table_needs(name):
     card = registry.cards("methods")[name]
     assert card.summary and card.source and card.needs and card.cost and card.limits
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("rollout", {"residual": 1.0}), ("rollout", {"normalise": "yes"}), ("flow", {"residual": -0.1}),
+        ("effective_attention", {"tolerance": -1.0}), ("alti", {"norm": "l3"}), ("alti_rollout", {"through": "ln3"}),
+        ("head_occlusion", {"replace": "noise"}), ("rollout", {"nothing": 1}),
+    ],
+)  # fmt: skip
+def test_options_out_of_range_are_refused_with_what_was_asked(name, options):
+    with pytest.raises(GlocalError) as refusal:
+        glocal.analyze(ids(), model("Bert"), methods={name: options}, measures=())
+    key, value = next(iter(options.items()))
+    assert key in str(refusal.value) and repr(value).strip("'") in str(refusal.value) and "allowed:" in str(refusal.value)
+
+
+def test_options_are_kept_in_the_story():
+    story = glocal.analyze(ids(), model("Bert"), methods={"rollout": {"residual": 0.25}, "flow": {}}, measures=())
+    assert story.attrs["settings"]["method_options"] == {"rollout": {"residual": 0.25}}
+
+
+def test_rollout_normalised_by_the_receptive_field_is_even_where_attention_is():
+    network = make_model("GPT2")
+    with torch.no_grad():
+        for block in network.h:
+            block.attn.c_attn.weight[:, :64] = 0
+            block.attn.c_attn.bias[:64] = 0
+    story = glocal.analyze(ids(), network, methods={"rollout": {"normalise": "receptive_field"}}, measures=())
+    expected = torch.ones(5, 5).tril().double()
+    torch.testing.assert_close(torch.tensor(story.rollout.values[-1]), expected / expected.sum(-1, keepdim=True), rtol=0, atol=1e-6)

@@ -65,6 +65,7 @@ def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_r
         measures=measures,
         settings={
             "methods": [registry.name_of(each) for each in methods],
+            "method_options": _said(methods),
             "measures": list(measures),
             "ladder": asked.ladder,
             "truncation": asked.truncation,
@@ -74,6 +75,12 @@ def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_r
         known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
         learnt={},
     )
+
+
+def _said(methods: Mapping[str, tuple[Callable, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Options that were given, by method; what a file cannot hold as it is, in words."""
+    plain = lambda value: value if value is None or isinstance(value, bool | int | float | str) else repr(value)  # noqa: E731
+    return {registry.name_of(name): {key: plain(value) for key, value in given.items()} for name, (_, given) in methods.items() if given}
 
 
 def _plain(groups: str | Iterable[SupportsIndex] | None) -> str | list[int] | None:

@@ -50,17 +50,14 @@ def evaluate(
     rows = list(items(texts, Columns(text, pair), limit=limit, sample=sample, seed=seed))
     if not rows:
         raise TextError("There is no text to evaluate on.", asked=str(texts)[:80], found="no rows", do="pass texts")
-    if methods is None:
-        if of not in METHODS:
-            raise ChoiceError(
-                "There are no default methods for these outputs.", asked=f"of={of!r}", allowed=", ".join(METHODS), do="pass methods"
-            )
-        methods = METHODS[of]
+    if methods is None and of not in METHODS:
+        raise ChoiceError(f"of={of!r} has no default methods.", asked="methods=None", allowed=", ".join(METHODS), do="pass methods")
+    chosen: Names = METHODS[of] if methods is None else methods
     network, tokenizer, called = load(model, tokenizer)
     some = [row.text if row.pair is None else (row.text, row.pair) for row in rows]
     with tracker(progress, len(some), 3.0 * len(some), "evaluate") as advance:
         found = evaluate_maps(
-            some, network, tokenizer, methods=methods, measures=measures, of=of, replace=replace, seed=seed,
+            some, network, tokenizer, methods=chosen, measures=measures, of=of, replace=replace, seed=seed,
             options=dict(options or {}), advance=advance,
         )  # fmt: skip
     settings = {

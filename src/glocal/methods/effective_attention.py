@@ -30,6 +30,10 @@ def effective_attention(work: Work, *, tolerance: float | None = None) -> Made:
     assert request.layers and request.heads and request.targets
     if request.groups is not None:
         raise ChoiceError("Effective attention is defined for tokens.", asked="groups", allowed="groups=None", do="leave groups out")
+    if tolerance is not None and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1):
+        raise ChoiceError(
+            "The tolerance is out of range.", asked=f"tolerance={tolerance!r}", allowed="None, or 0 up to below 1", do="choose one"
+        )
     check_attention_is_linear_in_values(seen)
     heads = torch.tensor([head - 1 for head in request.heads], device=seen.hidden[0].device)
     targets = torch.tensor(request.targets, device=heads.device)

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from glocal.groups import sum_groups
+from glocal.methods.rollout import check_residual
 from glocal.registry import registered
 from glocal.request import Made, Work
 
@@ -30,6 +31,7 @@ def flow(work: Work, *, residual: float = 0.5) -> Made:
     Capacities are rounded to 2**-30: shares are exact to about 1e-6 for hundreds of tokens. Of sources that are groups of tokens, the
     sum.
     """
+    check_residual(residual)
     request, seen = work.request, work.seen
     assert request.layers and request.targets
     tokens = len(seen.hidden[0])

@@ -27,8 +27,7 @@ def rollout(work: Work, *, residual: float = 0.5, normalise: str = "none") -> Ma
     sources that are groups of tokens, the sum. Raises `ChoiceError`.
     """
     one_of("normalise", normalise, NORMALISE)
-    if not 0 <= residual < 1:
-        raise ChoiceError("The residual share is out of range.", asked=f"residual={residual!r}", allowed="0 up to below 1", do="choose one")
+    check_residual(residual)
     seen = work.seen
     eye = torch.eye(len(seen.hidden[0]), dtype=seen.attention[0].dtype, device=seen.attention[0].device)
     mixed = lambda weights: (1 - residual) * weights.mean(0) + residual * eye  # noqa: E731
@@ -39,6 +38,12 @@ def rollout(work: Work, *, residual: float = 0.5, normalise: str = "none") -> Ma
         maps = torch.where(even > 0, maps / torch.where(even > 0, even, 1), 0)
         maps = maps / maps.sum(-1, keepdim=True)
     return Made({"rollout": chosen(work, maps)}, {})
+
+
+def check_residual(residual: float) -> None:
+    """Raise `ChoiceError` unless it is a share below one."""
+    if isinstance(residual, bool) or not isinstance(residual, int | float) or not 0 <= residual < 1:
+        raise ChoiceError("The residual share is out of range.", asked=f"residual={residual!r}", allowed="0 up to below 1", do="choose one")
 
 
 def chosen(work: Work, maps: torch.Tensor) -> torch.Tensor:
