@@ -77,7 +77,7 @@ def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_r
     )
 
 
-def _said(methods: Mapping[str, tuple[Callable, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+def _said(methods: Mapping[Any, tuple[Callable, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Options that were given, by method; what a file cannot hold as it is, in words."""
     plain = lambda value: value if value is None or isinstance(value, bool | int | float | str) else repr(value)  # noqa: E731
     return {registry.name_of(name): {key: plain(value) for key, value in given.items()} for name, (_, given) in methods.items() if given}
