@@ -122,7 +122,7 @@ class Planner:
         """The memory asked for, less what the results take."""
         heads = 1 if self.hidden else self.work.seen.heads
         cells = len(self.layers) * heads * len(self.x) ** 2
-        results = cells * 8 * (3 if probes is None else 6) + (0 if probes is None else len(self.x) * self.x.shape[1] * probes * 8)
+        results = cells * 8 * (3 if probes is None else 9) + (0 if probes is None else len(self.x) * self.x.shape[1] * probes * 8)
         return Budget(self.request.memory, results, len(self.x))
 
     def _per_source(self, probes: int | None) -> int:
