@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple, SupportsIndex
 
 from glocal import registry
+from glocal.models.explaining import check_kind
 from glocal.models.load import in_precision, load, weights_fingerprint
 from glocal.models.observe import PreTrainedModel, body
 from glocal.progress import Choice
@@ -22,11 +23,13 @@ class Asked(NamedTuple):
     groups: str | Iterable[SupportsIndex] | None
     truncation: bool
     progress: Choice
+    explain: str | Callable | None = None
 
 
 class Job(NamedTuple):
     """Everything that is the same for all texts of one call."""
 
+    whole: PreTrainedModel  # with its head, where an output is explained
     network: PreTrainedModel
     tokenizer: Any
     request: Request
@@ -36,6 +39,7 @@ class Job(NamedTuple):
     progress: Choice
     known: dict[str, Any]
     learnt: dict[Any, Any]
+    explain: str | Callable | None = None
 
 
 def request_of(given: Mapping[str, Any]) -> Request:
@@ -55,10 +59,15 @@ def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_r
     """Load the model and look up everything by name; raises `ModelError`, `ChoiceError`."""
     methods = {name: (registry.get("methods", name), options) for name, options in named("methods", asked.methods)}
     measures = {registry.name_of(name): partial(registry.get("measures", name), **opts) for name, opts in named("measures", asked.measures)}
-    network, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
-    network = body(network)
+    explain = asked.explain
+    if explain is not None:
+        check_kind(explain)
+    whole, tokenizer, name = load(model, tokenizer, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle, explain=explain)
+    whole = in_precision(body(whole) if explain is None else whole, request.precision)
+    network = body(whole)
     return Job(
-        network=in_precision(network, request.precision),
+        whole=whole,
+        network=network,
         tokenizer=tokenizer,
         request=request,
         methods=methods,
@@ -70,10 +79,12 @@ def prepared(request: Request, model: Any, tokenizer: Any, asked: Asked, trust_r
             "ladder": asked.ladder,
             "truncation": asked.truncation,
             "groups": _plain(asked.groups),
+            "explain": explain if explain is None or isinstance(explain, str) else registry.name_of(explain),
         },
         progress=asked.progress,
-        known={"model": name, "weights_fingerprint": weights_fingerprint(network)},
+        known={"model": name, "weights_fingerprint": weights_fingerprint(whole, poolers=whole is not network)},
         learnt={},
+        explain=explain,
     )
 
 

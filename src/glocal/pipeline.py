@@ -10,6 +10,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Any, SupportsIndex
 
+import torch
 import xarray
 from torch import Tensor
 
@@ -21,12 +22,13 @@ from glocal.jacobian.plan import Plan
 from glocal.job import Asked, Job, Names, prepared, request_of
 from glocal.methods.attribution import attribution, attribution_together, plan_attribution, room_for_others
 from glocal.models.encode import encode, several
+from glocal.models.explaining import explained_of
 from glocal.models.groups import group_numbers, grouped
 from glocal.models.instrument import instrumented
 from glocal.models.observe import PreTrainedModel, observe
 from glocal.models.tokens import Tokens
 from glocal.progress import Choice, tracker
-from glocal.request import Made, Request, Work
+from glocal.request import Made, Work
 from glocal.results.label import label
 
 
@@ -36,6 +38,7 @@ def analyze(
     tokenizer: Any = None,
     *,
     methods: Names = ("attention", "attribution"),
+    explain: str | Callable | None = None,
     measures: Names = ("jsd",),
     of: str = "head",
     origin: str = "embedding_output",
@@ -63,6 +66,8 @@ def analyze(
     """Tell what every head reads (attention) and what its output depends on (attribution), for one text.
 
     `text`: a text, a (text, text) pair, ids, or an encoding; a list of these gives a list of Stories, each as if run alone.
+    `explain`: the output that methods to an output explain: "class:NAME", "predicted_class", "probability:NAME", "next_token[:TEXT]",
+    "token:POSITION", "masked_token[:TEXT]", "difference:A/B", "similarity:TEXT", or a function of the model's outputs to one number.
     `of`: "head" (z, before the output projection), "head_output" (o, after its slice of it), "hidden" (layer outputs, no head dimension).
     `origin`: "embedding_output" (after the embedding block) or "word" (the word vector alone).
     `source_layer`: attribution to the input of layer m + 1 (0: the embeddings); heads of layers above m only.
@@ -86,7 +91,8 @@ def analyze(
     """
     request = request_of(locals())
     job = prepared(
-        request, model, tokenizer, Asked(methods, measures, ladder, groups, truncation, progress), trust_remote_code, allow_pickle
+        request, model, tokenizer, Asked(methods, measures, ladder, groups, truncation, progress, explain), trust_remote_code,
+        allow_pickle,
     )  # fmt: skip
     texts = several(text)
     return _story(job, _encoded(job, text)) if texts is None else _stories(job, _all_encoded(job, texts))
@@ -118,7 +124,10 @@ def _look(job: Job, tokens: Tokens) -> Work:
     request = job.request.resolved(seen)
     if job.settings["groups"] is not None:
         request = replace(request, groups=group_numbers(tokens, job.settings["groups"]))
-    return Work(job.network, seen, request, partial(tracker, job.progress), job.learnt)
+    explained = None
+    if job.explain is not None:
+        explained = explained_of(job.explain, job.whole, job.network, job.tokenizer, tokens)
+    return Work(job.network, seen, request, partial(tracker, job.progress), job.learnt, explained, tuple(word < 0 for word in tokens.word))
 
 
 def _encoded(job: Job, text: Any) -> Tokens:
@@ -137,7 +146,7 @@ def _all_encoded(job: Job, texts: Sequence[Any]) -> list[Tokens]:
 
 
 def _plan(job: Job, tokens: Tokens) -> Plan:
-    with instrumented(job.network):
+    with instrumented(job.whole):
         return plan_attribution(_look(job, tokens))
 
 
@@ -165,7 +174,7 @@ def _room(job: Job, length: int) -> int:
 
 def _together(job: Job, texts: Sequence[Tokens]) -> list[xarray.Dataset]:
     begun = perf_counter()
-    with instrumented(job.network):
+    with instrumented(job.whole):
         works = [_look(job, tokens) for tokens in texts]
         made = attribution_together(works) if len(works) > 1 else None
         share = (perf_counter() - begun) / len(texts)
@@ -192,7 +201,7 @@ def _told(job: Job, work: Work, tokens: Tokens, ready: Made | None, spent: float
     if job.settings["ladder"]:
         variables |= ladder_discrepancies(work, job.measures)
     request = work.request
-    facts: dict[str, Any] = _facts(job.network, tokens, request, made, job.settings) | job.known | {"causal": work.seen.causal}
+    facts: dict[str, Any] = _facts(job.network, tokens, work, made, job.settings) | job.known | {"causal": work.seen.causal}
     for name, value in biases.items():
         facts["error_estimate"][f"mean_{name}"] = value[value.isfinite()].mean().item()
     facts["seconds"] = perf_counter() - begun
@@ -218,7 +227,8 @@ def _checked(method: Callable, made: Any) -> Made:
     return made
 
 
-def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Sequence[Made], settings: dict[str, Any]) -> dict[str, Any]:
+def _facts(network: PreTrainedModel, tokens: Tokens, work: Work, made: Sequence[Made], settings: dict[str, Any]) -> dict[str, Any]:
+    request = work.request
     parameter = next(network.parameters())
     asked = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(request).items()}
     asked["groups"] = settings["groups"]
@@ -238,10 +248,24 @@ def _facts(network: PreTrainedModel, tokens: Tokens, request: Request, made: Seq
         "plan": {},
         "seed": request.seed,
         "error_estimate": {},
+        "explained": _explained(work, tokens),
         "notes": list(tokens.notes),
     }
     for each in made:
-        facts |= each.facts | {"notes": facts["notes"] + each.facts.get("notes", [])}
+        joined = {"notes": facts["notes"] + each.facts.get("notes", []), "explained": facts["explained"] | each.facts.get("explained", {})}
+        facts |= each.facts | joined
     if request.of == "hidden" and settings["measures"]:
         facts["notes"].append("Attribution of hidden states has no head dimension, so no discrepancy with attention was computed.")
     return facts
+
+
+def _explained(work: Work, tokens: Tokens) -> dict[str, Any]:
+    """Name and value of the output that is explained, with its probability where it has one; empty without one."""
+    explained = work.explained
+    if explained is None:
+        return {}
+    with torch.no_grad():
+        found: dict[str, Any] = {"name": explained.name, "value": explained.values(tokens.inputs).item()}
+        if explained.probability is not None:
+            found["probability"] = explained.values(tokens.inputs, scale="probability").item()
+    return found

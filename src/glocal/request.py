@@ -10,6 +10,7 @@ from torch import Tensor
 
 from glocal.choices import ENGINES, FREEZES, NORMS, OF, PRECISIONS, REDUCED
 from glocal.errors import ChoiceError
+from glocal.models.explained import Explained
 from glocal.models.observe import Pass, PreTrainedModel
 from glocal.models.outputs import Origin, check_origin
 
@@ -118,6 +119,8 @@ class Work(NamedTuple):
     request: Request
     track: Callable[[int, float, str], Any]  # (steps, seconds estimated, what) -> context manager giving Advance
     known: dict[Any, Any]  # what other texts of the same call have taught already
+    explained: Explained | None = None  # the output that is explained, if one is
+    special: tuple[bool, ...] = ()  # of every token, whether the tokenizer put it in
 
 
 class Made(NamedTuple):

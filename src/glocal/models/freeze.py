@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import activations
 
 from glocal.errors import FreezeError
@@ -25,6 +26,7 @@ _TORCH_ACTIVATIONS = (
 _ACTIVATIONS = _TORCH_ACTIVATIONS + tuple(
     each for each in vars(activations).values() if isinstance(each, type) and issubclass(each, nn.Module)
 )
+_FUNCTIONS = (torch.tanh, Tensor.tanh, nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.relu, Tensor.relu)
 _EPSILON_NAMES = ("eps", "variance_epsilon", "epsilon", "norm_eps", "layer_norm_epsilon")
 
 
@@ -77,6 +79,7 @@ class _Freezer:
         self.norms: dict[nn.Module, Norm] = {}
         self.met: dict[str, set[int | None]] = {"norm": set(), "activation": set()}
         self.gates: set[nn.Module] = set()
+        self.at_zero: dict[nn.Module, Tensor] = {}  # slopes; asked for beforehand, as forward mode does not nest
         self.open: tuple[nn.Module, Tensor, int | None] | None = None  # the last activation, until somebody reads what came of it
 
     def learn_norm(self, module: nn.Module, args: tuple, output: Tensor) -> None:
@@ -100,6 +103,8 @@ class _Freezer:
         self._require_reader()
         self.met["activation"].add(current_layer())
         self.open = (module, output, current_layer())
+        here = torch.zeros(1, dtype=output.dtype, device=output.device)
+        self.at_zero[module] = torch.func.jvp(module.forward, (here,), (torch.ones_like(here),))[1].detach()
 
     def learn_reader(self, module: nn.Module, args: tuple) -> None:
         if isinstance(module, _ACTIVATIONS):
@@ -136,16 +141,32 @@ class _Freezer:
         if module in self.gates:
             return output.detach()
         x = args[0]
-        here = torch.zeros(1, dtype=x.dtype, device=x.device)
-        at_zero = torch.func.jvp(module.forward, (here,), (torch.ones_like(here),))[1].detach()
         safe = torch.where(x == 0, torch.ones_like(x), x).detach()
-        slope = torch.where(x == 0, at_zero, output.detach() / safe).detach()
+        slope = torch.where(x == 0, self.at_zero[module], output.detach() / safe).detach()
         return with_tangent_of(output, x * slope)
+
+
+class FunctionsConstant(TorchFunctionMode):
+    """While it is entered, activations called as functions keep their slope f(x) / x constant: RoBERTa's heads call them past all hooks."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Any call of a function of torch."""
+        output = func(*args, **(kwargs or {}))
+        if func not in _FUNCTIONS:
+            return output
+        x = args[0]
+        safe = torch.where(x == 0, torch.ones_like(x), x).detach()
+        return with_tangent_of(output, x * torch.where(x == 0, torch.ones_like(x), output.detach() / safe).detach())
 
 
 def is_norm(module: nn.Module) -> bool:
     """Whether a module normalises, by the one convention all families share: its class name says so."""
     return "norm" in type(module).__name__.lower() and is_leaf(module)
+
+
+def is_activation(module: nn.Module) -> bool:
+    """Whether a module is one of the elementwise nonlinearities that can be held constant."""
+    return isinstance(module, _ACTIVATIONS)
 
 
 @contextmanager

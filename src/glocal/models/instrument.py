@@ -164,7 +164,7 @@ def instrumented(model: PreTrainedModel) -> Iterator[None]:
     refuses to switch.
     """
     with ExitStack() as undo:
-        undo.enter_context(_turn_of(model))
+        undo.enter_context(_turn_of(model.base_model))
         undo.enter_context(_configurations_restored(model))
         undo.enter_context(_training_flags_restored(model))
         _switch(model)

