@@ -92,11 +92,14 @@ UNSEEN: dict[str, dict[str, Any]] = {
 _IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
-def make_model(name: str, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
-    """A fresh model of the family; weights are larger than at initialisation, so that attention is far from uniform."""
+def make_model(name: str, dtype: torch.dtype = torch.float64, head: str = "Model", **more: Any) -> PreTrainedModel:
+    """A fresh model of the family; weights are larger than at initialisation, so that attention is far from uniform.
+
+    `head`: the end of the class's name, such as "ForSequenceClassification"; `more`: for its configuration.
+    """
     settings = FAMILIES[name].config if name in FAMILIES else UNSEEN[name]
     torch.manual_seed(0)
-    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**_IDS | settings))
+    model = getattr(transformers, f"{name}{head}")(getattr(transformers, f"{name}Config")(**_IDS | settings | more))
     if name in FAMILIES and FAMILIES[name].encoder_of:
         model = model.get_encoder()
     generator = torch.Generator().manual_seed(1)

@@ -75,6 +75,7 @@ def make_attributes(tokens: Tokens, **changed: Any) -> dict[str, Any]:
         "seed": 0,
         "seconds": 0.25,
         "error_estimate": {},
+        "explained": {},
         "notes": list(tokens.notes),
     } | changed
 

@@ -84,7 +84,7 @@ class Output:
             values.append(y.detach())
         return torch.cat(values), torch.cat(found)
 
-    def scores(self, vectors: Float[Tensor, "source width"], reduce: str) -> Float[Tensor, " source"]:
+    def scores(self, vectors: Float[Tensor, "token width"], reduce: str) -> Float[Tensor, " source"]:
         """One number per source: "l2", "sum" or "l1" over the components, of groups over all their tokens' components."""
         if reduce == "l2":
             return self.grouped(vectors.square().sum(-1)).sqrt()

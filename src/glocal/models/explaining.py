@@ -34,15 +34,27 @@ def explained_of(explain: str | Callable, whole: PreTrainedModel, network: PreTr
     made = replace(found.function() if callable(explain) else found.named(), encode=found.encode, special=_special(tokenizer))
     with torch.no_grad():
         value = made.values(tokens.inputs)
-    if value.shape != (1,) or not bool(value.isfinite().all()):
-        raise ChoiceError(
-            "What is to be explained is not one finite number.",
-            asked=f"explain={made.name!r}",
-            found=f"shape {tuple(value.shape)}, values {value.flatten()[:4].tolist()}",
-            allowed="a function of the outputs of one text that gives a number",
-            do="return one entry of the outputs, or their sum",
-        )
+    if not bool(value.isfinite().all()):
+        raise _not_a_number(made.name, value)
     return made
+
+
+def _not_a_number(name: str, value: Any) -> ChoiceError:
+    return ChoiceError(
+        "What is to be explained is not one finite number.",
+        asked=f"explain={name!r}",
+        found=f"shape {tuple(value.shape)}, values {value.flatten()[:4].tolist()}" if isinstance(value, Tensor) else repr(value)[:80],
+        allowed="a function of the outputs of one text that gives a number",
+        do="return one entry of the outputs, or their sum",
+    )
+
+
+def _number(name: str, value: Any) -> Tensor:
+    if isinstance(value, int | float):
+        return torch.tensor(float(value))
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.is_floating_point():
+        raise _not_a_number(name, value)
+    return value.reshape(())
 
 
 def check_kind(explain: Any) -> None:
@@ -62,12 +74,11 @@ class _Asked:
 
     def function(self) -> Explained:
         """A user's function, which sees the outputs of one text at a time."""
+        name = getattr(self.explain, "__name__", type(self.explain).__name__)
 
         def read(outputs: Any, places: Tensor, frozen: bool) -> Tensor:
-            values = [torch.as_tensor(self.explain(_row(outputs, row))) for row in range(len(places))]
-            return torch.stack([value.reshape(()) if value.numel() == 1 else value for value in values])
+            return torch.stack([_number(name, self.explain(_row(outputs, row))) for row in range(len(places))])
 
-        name = getattr(self.explain, "__name__", type(self.explain).__name__)
         return Explained(name, "function", self.whole, read)
 
     def named(self) -> Explained:
