@@ -21,9 +21,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 story: .venv/base
 	$(BIN)/glocal analyze "$(TEXT)" --report story.html
 
-# The whole test suite; `make test ARGS="-k report"` for a part of it.
+# The whole test suite, one process per core; `make test ARGS="-k report"` for a part of it.
+WORKERS ?= auto
 test: .venv/tests
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: lint types
 
