@@ -1,5 +1,6 @@
 """The main verb on the real model and on odd requests."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -277,7 +278,7 @@ def test_ctrl_c_on_the_command_line_ends_with_130():
         ({"methods": {"attention": {"x": 1}}}, "no option 'x'(.|\n)*no options"),
         ({"methods": (lambda work: 3,)}, "what a method must"),
     ],
-    ids=str,
+    ids=lambda each: re.sub(" at 0x[0-9a-f]+", "", str(each)),
 )
 def test_arguments_that_cannot_be_meant_are_refused(options, match):
     with pytest.raises(ChoiceError, match=match):
