@@ -158,3 +158,15 @@ def _ladder(divergence: Tensor) -> Tensor:
     below = torch.arange(layers, 0, -1) / layers
     whole = divergence.mean(-1)[..., None] * below
     return whole.where(torch.arange(layers) <= torch.arange(layers)[:, None, None], torch.nan)
+
+
+def make_output_story(**options: Any) -> xarray.Dataset:
+    """A Story that explains an output, with scores of both signs and one that is undefined."""
+    story = make_story(**options)
+    values = torch.linspace(-0.5, 1.0, story.sizes["source"]).numpy()
+    values[1] = float("nan")
+    attributes = {"long_name": "occlusion", "unit": "output", "method": "occlusion"}
+    story["occlusion"] = ("source", values, attributes)
+    facts = {"value": 1.25, "baseline": "[x]", "gap": 0.0125}
+    story.attrs["explained"] = {"name": "class:[b]good", "value": 1.25, "probability": 0.75, "occlusion": facts}
+    return story

@@ -34,6 +34,14 @@ def test_json_is_one_document(capsys):
     assert document["attributes"]["settings"]["layers"] == [1, 3, 4]
 
 
+def test_an_output_is_explained(capsys):
+    code, out, err = run(capsys, "analyze", TEXT, "--methods", "occlusion", "--explain", "similarity:A cat sat.")
+    assert code == 0 and err == ""
+    assert "similarity:A cat sat." in out and "occlusion" in out
+    code, _, err = run(capsys, "analyze", TEXT, "--methods", "occlusion")
+    assert code == 1 and "explain" in err
+
+
 def test_files_are_written_and_named(capsys, tmp_path):
     code, out, _ = run(capsys, "analyze", TEXT, "--probes", "4", "--out", str(tmp_path / "a.zarr"), "--report", str(tmp_path / "a.html"))
     assert code == 0 and "a.zarr" in out and "a.html" in out

@@ -91,6 +91,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ladder", action="store_true", help="discrepancy with the attribution to every layer below")
     parser.add_argument("--norm", choices=choices.NORMS, default="frobenius", help="norm of a Jacobian block")
     parser.add_argument("--times-input", action="store_true", help="scale the Jacobian by the input")
+    parser.add_argument(
+        "--explain", metavar="OUTPUT", help="the output that methods to an output explain: class:NAME, predicted_class, probability:NAME, "
+        "next_token[:TEXT], token:PLACE[:TEXT], masked_token[:TEXT], difference:A/B, similarity:TEXT",
+    )  # fmt: skip
     parser.add_argument("--engine", choices=choices.ENGINES, default="auto", help="how it is computed (default: auto)")
     parser.add_argument("--probes", type=probes, metavar="K", help="sketch with K directions per source; auto: as --error needs")
     parser.add_argument("--error", type=float, default=0.02, metavar="E", help="mean total variation of a row for auto (default: 0.02)")
@@ -124,7 +128,7 @@ def _analyze(parsed: argparse.Namespace) -> int:
     if parsed.report:
         refuse_groups(parsed.groups)
         check_page(parsed.report)
-    story = glocal.analyze(_text(parsed), **_passed(parsed))
+    story = glocal.analyze(_text(parsed), **_passed(parsed), explain=parsed.explain)
     if parsed.json:
         json.dump(as_json(story), sys.stdout, ensure_ascii=False, allow_nan=False)
         print()
@@ -152,6 +156,7 @@ def _plan(parsed: argparse.Namespace) -> int:
     return 0
 
 
+# What `plan` prices does not hang on the output that is explained.
 _PASSED = (
     "model", "methods", "measures", "of", "origin", "source_layer", "freeze", "ladder", "norm", "times_input", "engine", "probes", "error",
     "time", "precision", "layers", "heads", "targets", "groups", "seed", "memory", "truncation", "trust_remote_code", "allow_pickle",

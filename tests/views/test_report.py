@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from stories import make_story
+from stories import make_output_story, make_story
 
 import glocal
 from glocal.errors import StoryError
@@ -84,6 +84,19 @@ def test_one_map_alone_has_a_report(name):
     story = make_story()
     kept = [variable for variable in story.data_vars if str(variable) == name]
     assert list(embedded(render(story[kept]))["maps"]) == [name]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_scores_for_an_output_have_a_table_without_scripts(alone):
+    story = make_output_story()
+    story.attrs["explained"]["name"] = "class:<b>good"
+    page = render(story.drop_vars([name for name in story.data_vars if name != "occlusion"]) if alone else story)
+    static = page.split('<section class="outputs"')[1].split("</section>")[0]
+    assert "class:&lt;b&gt;good” is 1.25, probability 0.750." in static and "gap 0.0125" in static
+    assert static.count('<rect class="against"') == 1 and static.count("<td>undefined</td>") == 1
+    assert static.count('<rect class="for"') == story.sizes["source"] - 2
+    assert "style=" not in static
+    assert '<section class="outputs"' not in render(make_story())
 
 
 def test_the_static_page_says_what_a_reader_must_know():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from rich.console import Console
-from stories import make_story
+from stories import make_output_story, make_story
 
 from glocal.views.terminal import as_json, summary
 from glocal.views.words import paragraph, verdict
@@ -149,3 +149,13 @@ def test_one_map_alone_is_said_to_be_alone():
 def test_the_paragraph_of_a_sketch_says_that_it_is_one():
     assert "sketch: a share has a standard error of" in paragraph(make_story(sketch=True))
     assert "sketch" not in paragraph(make_story())
+
+
+def test_scores_for_an_output_are_a_table_and_no_text_in_it_is_interpreted():
+    story = make_output_story()
+    out = printed(story)
+    assert "The output “class:[b]good” is 1.25, probability 0.750." in out
+    assert "occlusion: baseline [x]" in out and "undefined" in out and "-0.5" in out
+    alone = printed(story.drop_vars([name for name in story.data_vars if name != "occlusion"]))
+    assert "-0.5" in alone and "discrepancy" not in alone
+    assert as_json(story)["variables"]["occlusion"]["values"][0] == -0.5

@@ -15,6 +15,9 @@ from glocal.models.outputs import check_attention_is_linear_in_values
 from glocal.registry import registered
 from glocal.request import Made, Work
 
+# Angles of this many machine epsilons are what a layer's arithmetic leaves.
+ROUNDING = 32
+
 
 @registered(
     summary="how a layer's output turns when a token's value vectors are set to zero (local)",
@@ -29,8 +32,9 @@ def value_zeroing(work: Work, *, per_head: bool = False) -> Made:
 
     e_i is the layer's output on its true input, with residual connection, normalisers and feed-forward block; queries, keys and weights
     stay. `per_head=True` adds `value_zeroing_head` [layer, head, target, source], where only that head's value is zero (glocal's
-    extension). Of sources that are groups of tokens, values are zeroed together. A row in which nothing changes is NaN. Raises
-    `ModelError` if nothing changes in a whole layer, `FreezeError` where heads are not attention times values, `MemoryBudgetError`.
+    extension). Of sources that are groups of tokens, values are zeroed together. Output vectors that turn by less than 32 machine
+    epsilons count as unchanged; a row in which nothing changes is NaN. Raises `ModelError` if nothing changes in a whole layer,
+    `FreezeError` where heads are not attention times values, `MemoryBudgetError`.
     """
     made = {"value_zeroing": value_zeroing_maps(work, "value_zeroing")}
     if per_head:
@@ -79,7 +83,9 @@ def _visible(work: Work, targets: list[int], columns: int) -> Tensor:
 def _away(layer: Layer, heads: Tensor, output: Tensor, targets: list[int]) -> Float[Tensor, "altered target"]:
     without = _merged(layer, heads)[:, targets]
     # 1 - cos by the distance of unit vectors: the difference of nearly equal numbers would lose the small changes.
-    return (_unit(without) - _unit(output)).square().sum(-1) / 2
+    away = (_unit(without) - _unit(output)).square().sum(-1) / 2
+    # A batch is rounded otherwise than a single run, and rows of rounding would become shares.
+    return away.where(away > (ROUNDING * torch.finfo(away.dtype).eps) ** 2 / 2, 0)
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from glocal.dims import HEAD, LAYER, SOURCE, SOURCE_LAYER, TARGET, TOKEN_FIELDS, token_coordinate
 from glocal.results.schema import grouped
-from glocal.views.figures import facts, numbers
+from glocal.views.figures import facts, numbers, outputs
 from glocal.views.figures.measures import Measure, measures
 from glocal.views.figures.visible import shortened, visible
 
@@ -39,6 +39,10 @@ def summary(story: xarray.Dataset, console: Console) -> None:
             console.print()
     for line in _extremes(story):
         say(line)
+    if outputs.scores(story):
+        say(outputs.statement(story) or "Scores of sources", "dim")
+        console.print(_scores(story))
+        console.print()
     say(_how(story))
 
 
@@ -79,6 +83,23 @@ def _ladder(story: xarray.Dataset, measure: Measure) -> Table:
     for layer, row in zip(story[LAYER].values, numbers.mean(grid), strict=True):
         inside = [value if source_layer < layer else None for source_layer, value in zip(story[SOURCE_LAYER].values, row, strict=True)]
         table.add_row(str(layer), *["" if value is None else _cell(value, share=False) for value in inside])
+    return table
+
+
+def _scores(story: xarray.Dataset) -> Table:
+    """A row per source and a column per method that explains an output."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("source", justify="right", vertical="bottom")
+    table.add_column("token", vertical="bottom", overflow="fold")
+    columns = outputs.columns(story)
+    for column in columns:
+        table.add_column(Text(f"{column['name']}\n{column['unit']}"), justify="right", vertical="bottom", no_wrap=True)
+    for place, token in enumerate(story[token_coordinate(SOURCE, "token")].values):
+        cells = ["undefined" if column["values"][place] is None else f"{column['values'][place]:.4g}" for column in columns]
+        table.add_row(str(story[SOURCE].values[place]), Text(shortened(visible(str(token)), 40)), *cells)
+    said = [f"{column['name']}: {column['facts']}" for column in columns if column["facts"]]
+    table.caption = Text("\n".join(said)) if said else None
+    table.caption_justify = "left"
     return table
 
 

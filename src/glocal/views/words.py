@@ -4,7 +4,7 @@ import numpy
 import xarray
 
 from glocal.dims import SOURCE, TARGET
-from glocal.views.figures import numbers
+from glocal.views.figures import numbers, outputs
 from glocal.views.figures.facts import counted, row_error
 from glocal.views.figures.measures import Measure, measures
 from glocal.views.figures.visible import shortened, visible
@@ -48,6 +48,8 @@ def _not_compared(story: xarray.Dataset) -> str:
         return (
             "Attribution here explains the outputs of whole layers, not of heads, so the two are shown side by side without a discrepancy."
         )
+    if not present and outputs.scores(story):
+        return outputs.statement(story) or "This Story holds scores of tokens alone."
     if not present:
         return "This Story holds neither attention nor attribution."
     return "No discrepancy was computed." if len(present) == 2 else f"This Story holds {present[0]} alone, so there is nothing to compare."

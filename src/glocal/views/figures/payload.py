@@ -7,7 +7,7 @@ import numpy
 import xarray
 
 from glocal.dims import HEAD, SOURCE, TARGET, TOKEN_FIELDS, token_coordinate
-from glocal.views.figures import facts, numbers
+from glocal.views.figures import facts, numbers, outputs
 from glocal.views.figures.measures import PREFIX, measure_of, measures
 from glocal.views.figures.packed import FINE_CELLS, packed
 from glocal.views.figures.visible import right_to_left, visible
@@ -43,6 +43,7 @@ def payload(story: xarray.Dataset) -> dict[str, Any]:
         "statistics": _statistics(story, found),
         "rows": _rows(story),
         "ladders": _ladders(story),
+        "outputs": {"statement": outputs.statement(story), "columns": outputs.columns(story)},
     }
 
 

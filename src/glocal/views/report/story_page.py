@@ -12,6 +12,7 @@ from glocal.errors import StoryError
 from glocal.results.schema import check
 from glocal.views.figures.payload import payload
 from glocal.views.figures.visible import shortened
+from glocal.views.report.output_table import output_section
 
 # Longer texts get a smaller heading; all of them are below, token by token.
 _LONG, _HEADING = 110, 320
@@ -45,6 +46,7 @@ def render(story: Any) -> str:
         "verdict": html.escape(data["verdict"]),
         "figures": _figures(data["figures"]),
         "words": f'<p class="words" id="words">{html.escape(data["words"])}</p>' if data["words"] else "",
+        "outputs": output_section(data),
         "table": _table(data),
         "facts": "".join(f"<dt>{html.escape(label)}</dt><dd>{html.escape(value)}</dd>" for label, value in data["facts"]),
         "data": embedded(data),
