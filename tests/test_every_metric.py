@@ -66,6 +66,7 @@ def test_only_the_order_or_the_proportions_matter(name):
         ("insertion", (3 + 6.5 + 9) / 3),
         ("accuracy_left", 1 / 3),
         ("blank_out", 1.0),
+        ("blank_out_signed", 1.0),
         ("saliency_agreement", 1.0),
         ("cue_mass", 0.4),
         ("cue_precision", 1.0),
@@ -79,7 +80,7 @@ def test_every_metric_has_a_value_by_hand():
     assert {each for each, _ in test_values_by_hand.pytestmark[0].args[1]} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", ["blank_out", "saliency_agreement"])
+@pytest.mark.parametrize("name", ["blank_out", "blank_out_signed", "saliency_agreement"])
 def test_correlations_with_constant_scores_are_undefined(name):
     assert np.isnan(metric(name, evidence([4.0, 1.0, 3.0], [1.0, 1.0, 1.0])))
 
@@ -96,3 +97,10 @@ def test_average_precision_counts_the_cues_before_each_cue():
 
 def test_outputs_that_are_not_positive_have_no_log_odds():
     assert np.isnan(metric("log_odds", evidence([-4.0, 1.0, 3.0], [1.0, 2.0, 3.0])))
+
+
+def test_the_sign_matters_to_the_signed_correlation_alone():
+    weights = [4.0, -3.0, 1.0, 2.0]
+    assert np.isclose(metric("blank_out_signed", evidence(weights, weights)), 1)
+    assert np.isclose(metric("blank_out", evidence(weights, np.abs(weights))), 1)
+    assert metric("blank_out_signed", evidence(weights, np.abs(weights))) < 1

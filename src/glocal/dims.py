@@ -16,11 +16,13 @@ LEVEL = "level"
 OTHER_LAYER = "other_layer"
 OTHER_HEAD = "other_head"
 AXIS = "axis"
-# Of an evaluation: which metric, which explanation (`method` is a keyword of xarray's `sel`) and which other one, which text.
+# Of an evaluation: which metric, which explanation (`method` is a keyword of xarray's `sel`) and which other one, which
+# text, how much of it is taken away.
 METRIC = "metric"
 EXPLANATION = "explanation"
 OTHER_EXPLANATION = "other_explanation"
 TEXT = "text"
+FRACTION = "fraction"
 
 POSITIONS = (TARGET, SOURCE)
 

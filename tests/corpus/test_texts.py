@@ -36,7 +36,7 @@ def write(path, kind):
 def test_tables_with_columns(tmp_path, kind):
     found = list(items(write(tmp_path / f"a.{kind}", kind), Columns("text", "other", "id", "kind")))
     assert [tuple(item) for item in found] == [
-        (number, row["text"], row["other"], row["id"], row["kind"]) for number, row in enumerate(ROWS, start=1)
+        (number, row["text"], row["other"], row["id"], row["kind"], "") for number, row in enumerate(ROWS, start=1)
     ]
 
 

@@ -6,7 +6,7 @@ import heapq
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ class Item(NamedTuple):
     pair: Any
     name: str  # the id column, or the number
     label: str
+    cue: str = ""
 
 
 class Columns(NamedTuple):
@@ -36,6 +37,7 @@ class Columns(NamedTuple):
     pair: str | None = None
     name: str | None = None
     label: str | None = None
+    cue: str | None = None
 
 
 _PLAIN = Columns()
@@ -43,7 +45,7 @@ _PLAIN = Columns()
 
 def items(texts: Any, columns: Columns = _PLAIN, *, limit: int | None = None, sample: int | None = None, seed: int = 0) -> Iterator[Item]:
     """The rows of a file (txt, csv, tsv, jsonl, parquet; also .gz and .zst), of "-" (lines of standard input), of a Hugging Face dataset
-    ("hf:NAME", "hf:NAME:SPLIT", "hf:NAME:CONFIGURATION:SPLIT", or a folder), or of an iterable of texts or pairs.
+    ("hf:NAME", "hf:NAME:SPLIT", "hf:NAME:CONFIGURATION:SPLIT", or a folder), or of an iterable of texts, pairs or rows with columns.
 
     `limit`: the first so many rows; `sample`: so many of these, drawn by `seed`, in their order. Raises `TextError` and `ChoiceError`.
     """
@@ -81,6 +83,9 @@ def _items(texts: Any, columns: Columns) -> Iterator[Item]:
             "This is no corpus.", found=type(texts).__name__, allowed="a file, - or an iterable of texts", do="pass one of these"
         )
     for number, each in enumerate(texts, start=1):
+        if isinstance(each, Mapping) and "input_ids" not in each:
+            yield _item(number, dict(each), columns, "the corpus")
+            continue
         both = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
         yield Item(number, *both, str(number), "")
 
@@ -95,7 +100,8 @@ def _item(number: int, row: dict[str, Any], columns: Columns, place: str) -> Ite
             do="name the columns that hold text, pair, id and label",
         )
     value = lambda column, otherwise: otherwise if column is None else row[column]  # noqa: E731
-    return Item(number, row[columns.text], value(columns.pair, None), str(value(columns.name, number)), str(value(columns.label, "")))
+    name, label, cue = (str(value(*each)) for each in ((columns.name, number), (columns.label, ""), (columns.cue, "")))
+    return Item(number, row[columns.text], value(columns.pair, None), name, label, cue)
 
 
 def _rows(place: str | Path, text: str) -> Iterator[dict[str, Any]]:

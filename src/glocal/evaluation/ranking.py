@@ -23,7 +23,7 @@ def ranking(
     both, with `difference_low`, `_high`, and `difference_q`: two-sided p of the paired bootstrap, 2 (1 + draws beyond zero) / (1 + draws),
     corrected by Benjamini and Hochberg over all pairs of a metric.
     """
-    times = numpy.random.default_rng(seed).multinomial(values.shape[-1], numpy.full(values.shape[-1], 1 / values.shape[-1]), size=draws)
+    times = _times(values.shape[-1], seed, draws)
     mean, low, high = _with_interval(values, times)
     sign = numpy.array([1.0 if better == "higher" else -1.0 for better in metrics.values()])
     better = sign[:, None, None, None] * (values[:, :, None] - values[:, None])
@@ -54,6 +54,16 @@ def ranking(
             "better": (METRIC, list(metrics.values())),
         },
     )
+
+
+def interval(values: NDArray[numpy.float64], *, seed: int, draws: int = DRAWS) -> tuple[NDArray, ...]:
+    """Mean over texts (the last axis) with the ends of its 95 % interval, by the same draws as in `ranking`."""
+    return _with_interval(values, _times(values.shape[-1], seed, draws))
+
+
+def _times(texts: int, seed: int, draws: int) -> NDArray:
+    """How often every draw takes every text."""
+    return numpy.random.default_rng(seed).multinomial(texts, numpy.full(texts, 1 / texts), size=draws)
 
 
 def _with_interval(values: NDArray, times: NDArray, *, with_p: bool = False) -> tuple[NDArray, ...]:

@@ -15,7 +15,7 @@ from glocal.registry import registered
     default=True,
 )
 def blank_out(evidence: Evidence) -> float:
-    """Spearman's correlation over tokens of the scores with |f(x) - f(x without the token)|; NaN where either is constant."""
+    """Spearman's correlation over tokens of |scores| with |f(x) - f(x without the token)|; NaN where either is constant."""
     if evidence.single is None:
         return float("nan")
-    return rank_correlation(evidence.scores, numpy.abs(evidence.whole - evidence.single))
+    return rank_correlation(numpy.abs(evidence.scores), numpy.abs(evidence.whole - evidence.single))

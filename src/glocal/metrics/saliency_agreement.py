@@ -1,5 +1,7 @@
 """Rank correlation with another method's scores."""
 
+import numpy
+
 from glocal.metrics._evidence import Evidence, rank_correlation
 from glocal.registry import registered
 
@@ -12,7 +14,7 @@ from glocal.registry import registered
     extra=(("unit", "correlation"), ("better", "higher")),
 )
 def saliency_agreement(evidence: Evidence) -> float:
-    """Spearman's correlation over tokens of the scores with those of the reference method (gradient x input by default)."""
+    """Spearman's correlation over tokens of |scores| with those of the reference method (gradient x input by default)."""
     if evidence.saliency is None:
         return float("nan")
-    return rank_correlation(evidence.scores, evidence.saliency)
+    return rank_correlation(numpy.abs(evidence.scores), numpy.abs(evidence.saliency))
