@@ -24,6 +24,7 @@ STAGES = [
     {"corpus", "evaluation"},
     {"views"},
     {"cli_values"},
+    {"cli_evaluate"},
     {"cli_corpus"},
     {"cli"},
 ]

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_analyze(commands)
     _add_plan(commands)
     cli_corpus.add(commands)
-    for folder in ("methods", "measures"):
+    for folder in ("methods", "measures", "metrics"):
         table = commands.add_parser(folder, help=f"list the {folder}", description=f"All {folder}, with source and limits.")
         table.add_argument("--json", action="store_true", help="machine-readable")
         table.set_defaults(run=_table, folder=folder)

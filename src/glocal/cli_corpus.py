@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from glocal import cli_evaluate
 from glocal.cli_values import choices_of, listed, names_of
 
 # What `glocal study` passes on under the same name.
@@ -42,7 +43,7 @@ def add(commands: Any) -> None:
     report.add_argument("path", metavar="PATH", help="a Story (.zarr) or the folder of a study")
     report.add_argument("--out", metavar="FILE", help="where to (.html; default: beside PATH)")
     report.set_defaults(run=_report)
-    _add_evaluate(commands)
+    cli_evaluate.add(commands, _INPUT)
 
 
 def _add_study(commands: Any) -> None:
@@ -88,41 +89,6 @@ def _add_study(commands: Any) -> None:
     option("--report", metavar="FILE", help="write the page of the study (.html)")
     option("--json", action="store_true", help="print the summary by layer as JSON")
     study.set_defaults(run=_study, interrupted="what is finished is kept, start the same command again to continue")
-
-
-def _add_evaluate(commands: Any) -> None:
-    evaluate = commands.add_parser(
-        "evaluate",
-        help="which maps agree with what happens when tokens are taken away",
-        description="Rank maps of heads, or of layers, by their agreement with occlusion of the same outputs, with paired intervals.",
-    )
-    option = evaluate.add_argument
-    option("texts", metavar="INPUT", help=_INPUT)
-    option("--model", default="minilm", metavar="M", help="minilm (bundled), a folder or a hub id (default: minilm)")
-    option("--methods", type=names_of("methods"), metavar="A,B", help=choices_of("methods"))
-    option("--measures", type=names_of("measures"), default=("spearman", "jsd"), metavar="A,B", help=choices_of("measures"))
-    option("--of", choices=("head", "head_output", "hidden"), default="head", help="maps of heads, or of layers (hidden)")
-    option("--replace", choices=("zero", "mean"), default="zero", help="what takes the place of a word vector (default: zero)")
-    option("--text", default="text", metavar="COLUMN", help="column of the text (default: text)")
-    option("--pair", metavar="COLUMN", help="column of the second text of a pair")
-    option("--limit", type=int, metavar="N", help="the first N rows")
-    option("--sample", type=int, metavar="N", help="N rows, drawn by --seed")
-    option("--probes", type=int, default=16, metavar="K", help="directions per source of the attribution; 0: exact (default: 16)")
-    option("--seed", type=int, default=0)
-    option("--json", action="store_true", help="machine-readable")
-    evaluate.set_defaults(run=_evaluate)
-
-
-def _evaluate(parsed: argparse.Namespace) -> int:
-    import glocal
-    from glocal.models.load import quiet
-    from glocal.views.evaluation_terminal import as_json, summary
-
-    quiet()
-    same = ("model", "methods", "measures", "of", "replace", "text", "pair", "limit", "sample", "seed")
-    found = glocal.evaluate(parsed.texts, options={"probes": parsed.probes or None}, **{name: getattr(parsed, name) for name in same})
-    print(json.dumps(as_json(found), ensure_ascii=False, allow_nan=False) if parsed.json else summary(found))
-    return 0
 
 
 def _study(parsed: argparse.Namespace) -> int:

@@ -44,6 +44,14 @@ def groups(value: str) -> str | tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{value!r} is neither word, sentence, segment nor a number for every token: 0,1,1,2") from None
 
 
+def shares(value: str) -> tuple[float, ...]:
+    """Numbers between commas."""
+    try:
+        return tuple(float(part) for part in listed(value))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is no list of shares such as 0.1,0.2") from None
+
+
 def listed(value: str) -> tuple[str, ...]:
     """The parts between commas."""
     return tuple(part.strip() for part in value.split(",") if part.strip())

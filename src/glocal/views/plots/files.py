@@ -7,9 +7,11 @@ from typing import Any
 
 import xarray
 
+from glocal.dims import EXPLANATION
 from glocal.errors import ChoiceError, StudyError
 from glocal.files import write_whole
 from glocal.views.plots.drawing import Plot, picture
+from glocal.views.plots.evaluations import evaluation_plots
 from glocal.views.plots.gallery import KINDS, available
 from glocal.views.plots.tidy import check_study
 
@@ -23,16 +25,18 @@ def plot(
     formats: Iterable[str] = FORMATS,
     names: Iterable[str] | None = None,
 ) -> list[Path]:
-    """Write the plots of a Study into `folder`, which is made if need be, and return the paths.
+    """Write the plots of a Study, or of what `glocal.evaluate` returned, into `folder`, which is made if need be; return the paths.
 
     `names`: kinds ("discrepancy": one plot per measure) or single plots ("discrepancy_jsd"); all that the Study has by default.
     Each one is written as <name>.pdf, .svg and .png (those in `formats`), and its numbers as <name>.csv, one row per plotted value.
     The same Study gives the same bytes. Raises `ChoiceError` for a format or name that there is not, and `StudyError` where the Study
     has nothing for a plot asked for, is none, or nothing can be written there.
     """
-    check_study(study)
+    evaluated = isinstance(study, xarray.Dataset) and EXPLANATION in study.dims and "reference" in study.attrs
+    if not evaluated:
+        check_study(study)
     formats = _formats(formats)
-    drawn = _chosen(study, names)
+    drawn = _chosen(evaluation_plots(study) if evaluated else available(study), names)
     folder = Path(folder)
     paths = []
     try:
@@ -53,8 +57,7 @@ def _formats(formats: Iterable[str]) -> list[str]:
     return [each for each in FORMATS if each in asked]
 
 
-def _chosen(study: xarray.Dataset, names: Iterable[str] | None) -> list[Callable[[], Plot]]:
-    found = available(study)
+def _chosen(found: dict[str, dict[str, Callable[[], Plot]]], names: Iterable[str] | None) -> list[Callable[[], Plot]]:
     if names is None:
         return [draw for kind in found.values() for draw in kind.values()]
     chosen: dict[str, Callable[[], Plot]] = {}
