@@ -75,7 +75,8 @@ def _with_interval(values: NDArray, times: NDArray, *, with_p: bool = False) -> 
         drawn = (filled @ times.T) / (valid.astype(float) @ times.T)
     known = numpy.isfinite(drawn).any(-1)
     low, high = (numpy.full(mean.shape, numpy.nan) for _ in range(2))
-    low[known], high[known] = numpy.nanquantile(drawn[known], [0.025, 0.975], axis=-1)
+    if known.any():
+        low[known], high[known] = numpy.nanquantile(drawn[known], [0.025, 0.975], axis=-1)
     if not with_p:
         return mean, low, high
     beyond = numpy.minimum((drawn <= 0).sum(-1), (drawn >= 0).sum(-1))
