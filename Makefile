@@ -4,7 +4,7 @@ TEXT ?= The cat sat on the mat because it was tired.
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: story study agreement test check lint types format bench docs-check wheel-test clean
+.PHONY: story study agreement outputs test check lint types format bench docs-check wheel-test clean
 
 .venv/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -58,6 +58,11 @@ study: .venv/base
 agreement: .venv/base
 	$(PIP) --no-deps -r studies/requirements.txt
 	$(BIN)/python -m studies.agreement
+
+# The tables about outputs in docs/which-method.md: an hour or more on two cores (it trains a classifier first); continues where it was stopped.
+outputs: .venv/base
+	$(PIP) --no-deps -r studies/requirements.txt
+	$(BIN)/python -m studies.outputs
 
 # A wheel builds, installs into an empty environment and does the main job.
 wheel-test: .venv/tests
