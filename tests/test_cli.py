@@ -91,7 +91,7 @@ def test_wrong_arguments_end_with_2(arguments, capsys):
     assert caught.value.code == 2
 
 
-@pytest.mark.parametrize("folder", ["methods", "measures"])
+@pytest.mark.parametrize("folder", ["methods", "measures", "metrics"])
 def test_tables_list_the_registry(folder, capsys):
     _, out, _ = run(capsys, folder)
     _, plain, _ = run(capsys, folder, "--json")

@@ -108,3 +108,25 @@ def test_evaluate_prints_the_ranking(place, capsys):
     found = json.loads(out)
     assert found["coordinates"]["explanation"] == ["attention", "attribution", "random"] and found["attributes"]["texts"] >= 1
     assert set(found["values"]) >= {"mean", "low", "high", "rank", "by_layer", "difference_q"} and "value" not in found["values"]
+
+
+def test_evaluate_an_output_with_every_choice(place, tmp_path, capsys):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "A cat sat.", "other": "A dog ran."}\n{"text": "It rains today.", "other": "The sun shines."}\n')
+    arguments = (
+        "evaluate", rows, "--explain", "similarity:{pair}", "--pair", "other", "--methods", "gradient_x_input,rollout", "--metrics",
+        "aopc,blank_out", "--replace", "mask", "--rounding", "floor", "--fractions", "0.3,0.6", "--bins", "0.5", "--special", "--row",
+        "mean", "--plots", tmp_path / "plots",
+    )  # fmt: skip
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "replace=mask, scale=output, rounding=floor, special tokens may go" in out and "fractions 0.3, 0.6" in out
+    assert (tmp_path / "plots/tokens_removed.png").exists() and str(tmp_path / "plots/ranking.pdf") in out
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0 and json.loads(out)["attributes"]["settings"]["explain"] == "similarity:{pair}"
+
+
+@pytest.mark.parametrize(("option", "said"), [(("--fractions", "a"), "shares"), (("--row", "x"), "mean"), (("--metrics", "x"), "aopc")])
+def test_evaluate_refuses_what_it_cannot_read(option, said, capsys):
+    with pytest.raises(SystemExit):
+        run(capsys, "evaluate", "rows.jsonl", *option)
+    assert said in capsys.readouterr().err
