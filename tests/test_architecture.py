@@ -18,7 +18,7 @@ STAGES = [
     {"request"},
     {"methods"},
     {"measures", "patterns", "metrics"},
-    {"discrepancy"},
+    {"discrepancy", "geometry"},
     {"results"},
     {"description", "job", "pipeline"},
     {"corpus", "evaluation"},
