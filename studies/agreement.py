@@ -10,6 +10,7 @@ import xarray
 
 import glocal
 from glocal.models.load import quiet
+from studies.rankings import best_first, cells, unsure
 from studies.real import sentences
 
 RUNS = {
@@ -27,21 +28,12 @@ def table(name: str, found: xarray.Dataset) -> str:
     heads = [f"{metric} ({found['better'].sel(metric=metric).item()} is better)" for metric in metrics]
     lines.append(f"| | {' | '.join([*heads, *(f'layer {layer}' for layer in layers)])} |")
     lines.append("|---" * (1 + len(metrics) + len(layers)) + "|")
-    order = found["rank"].sel(metric=metrics[0]).values.argsort(kind="stable")
-    for explanation in found["explanation"].values[order].tolist():
-        one = found.sel(explanation=explanation)
-        values = [[one[name].sel(metric=each).item() for name in ("mean", "low", "high")] for each in metrics]
-        cells = [f"{mean:.3f} ({low:.3f} to {high:.3f})" for mean, low, high in values]
-        cells += [f"{value:.2f}" for value in one["by_layer"].sel(metric=metrics[0]).values]
-        lines.append(f"| {explanation} | {' | '.join(cells)} |")
-    unsure = [
-        f"{one} and {other} ({metric})"
-        for metric in metrics
-        for place, one in enumerate(found["explanation"].values)
-        for other in found["explanation"].values[place + 1 :]
-        if not found["difference_q"].sel(metric=metric, explanation=one, other_explanation=other) < 0.05
-    ]
-    lines.append(f"\nDifferences that may be chance (q >= 0.05): {', '.join(unsure) or 'none'}.\n")
+    for explanation in best_first(found, metrics[0]):
+        by_layer = found["by_layer"].sel(metric=metrics[0], explanation=explanation).values
+        row = [*cells(found, explanation), *(f"{value:.2f}" for value in by_layer)]
+        lines.append(f"| {explanation} | {' | '.join(row)} |")
+    chance = [f"{pair} ({metric})" for metric in metrics for pair in unsure(found, metric)]
+    lines.append(f"\nDifferences that may be chance (q >= 0.05): {', '.join(chance) or 'none'}.\n")
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from glocal.files import write_whole
 from glocal.methods.gradient_x_input import gradient_x_input
 from glocal.models.load import quiet
 from glocal.request import Made, Work
+from studies.rankings import best_first, cells, unsure
 from studies.real import pairs
 from studies.sentiment import HELD_OUT, classifier, snippets
 
@@ -93,21 +94,12 @@ def table(name: str, kept: dict[str, Any]) -> str:
     heads = [f"{metric} ({found['better'].sel(metric=metric).item()})" for metric in metrics]
     lines.append(f"| | {' | '.join([*heads, f'inverse {metrics[0]}'])} |")
     lines.append("|---" * (2 + len(metrics)) + "|")
-    order = found["rank"].sel(metric=metrics[0]).values.argsort(kind="stable")
-    for explanation in found["explanation"].values[order].tolist():
-        one = found.sel(explanation=explanation)
-        values = [[one[key].sel(metric=each).item() for key in ("mean", "low", "high")] for each in metrics]
-        cells = [f"{mean:.3f} ({low:.3f} to {high:.3f})" for mean, low, high in values]
-        cells.append(f"{one['inverse_mean'].sel(metric=metrics[0]).item():.3f}".replace("nan", ""))
-        lines.append(f"| {explanation} | {' | '.join(cells)} |")
-    for metric in metrics[:1]:
-        unsure = [
-            f"{one} and {other}"
-            for place, one in enumerate(found["explanation"].values)
-            for other in found["explanation"].values[place + 1 :]
-            if not found["difference_q"].sel(metric=metric, explanation=one, other_explanation=other) < 0.05
-        ]
-        lines.append(f"\nDifferences of {metric} that may be chance (q >= 0.05): {', '.join(unsure) or 'none'}.\n")
+    for explanation in best_first(found, metrics[0]):
+        inverse = found["inverse_mean"].sel(metric=metrics[0], explanation=explanation).item()
+        row = [*cells(found, explanation), f"{inverse:.3f}".replace("nan", "")]
+        lines.append(f"| {explanation} | {' | '.join(row)} |")
+    chance = ", ".join(unsure(found, metrics[0])) or "none"
+    lines.append(f"\nDifferences of {metrics[0]} that may be chance (q >= 0.05): {chance}.\n")
     return "\n".join(lines)
 
 

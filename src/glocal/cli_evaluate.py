@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from glocal import choices
 from glocal.cli_values import choices_of, names_of, shares
 
 # What `glocal evaluate` passes on under the same name.
@@ -36,7 +37,7 @@ def add(commands: Any, corpus: str) -> None:
     option("--plots", metavar="DIR", help="draw the ranking, and what happens as tokens are taken away")
     option("--json", action="store_true", help="machine-readable")
     maps = evaluate.add_argument_group("maps of heads or layers")
-    maps.add_argument("--of", choices=("head", "head_output", "hidden"), help="maps of heads (default), or of layers (hidden)")
+    maps.add_argument("--of", choices=choices.OF, help="maps of heads (default), or of layers (hidden)")
     maps.add_argument("--measures", type=names_of("measures"), metavar="A,B", help=f"default: spearman, jsd; {choices_of('measures')}")
     _add_outputs(evaluate.add_argument_group("an output of the model"))
     evaluate.set_defaults(run=_evaluate)
@@ -51,11 +52,10 @@ def _add_outputs(group: Any) -> None:
     option("--label", metavar="COLUMN", help="column of the label")
     option("--cue", metavar="COLUMN", help="column with the part of the text that is known to matter")
     option("--special", action="store_true", help="special tokens may be taken away, too")
-    option("--rounding", choices=("ceil", "floor", "round"), default="ceil", help="of shares of the tokens (default: ceil)")
-    option("--bins", type=shares, default=(0.01, 0.05, 0.1, 0.2, 0.5), metavar="A,B", help="default: 0.01,0.05,0.1,0.2,0.5")
-    tenths = tuple(number / 10 for number in range(1, 10))
-    option("--fractions", type=shares, default=tenths, metavar="A,B", help="default: 0.1,0.2,...,0.9")
-    option("--scale", choices=("output", "logit", "probability"), help="default: probability where there is one")
+    option("--rounding", choices=choices.ROUNDINGS, default="ceil", help="of shares of the tokens (default: ceil)")
+    option("--bins", type=shares, default=choices.BINS, metavar="A,B", help="default: 0.01,0.05,0.1,0.2,0.5")
+    option("--fractions", type=shares, default=choices.FRACTIONS, metavar="A,B", help="default: 0.1,0.2,...,0.9")
+    option("--scale", choices=choices.SCALES, help="default: probability where there is one")
     option("--row", type=_row, metavar="N", help="target whose row of a map counts; mean: all (default: where the output is read)")
     option("--saliency", default="gradient_x_input", metavar="METHOD", help="reference of saliency_agreement (default: gradient_x_input)")
 

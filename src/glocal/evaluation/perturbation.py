@@ -7,16 +7,14 @@ from typing import NamedTuple
 
 import torch
 
+from glocal.choices import BINS, FRACTIONS, ROUNDINGS, SCALES
 from glocal.errors import ChoiceError
-from glocal.evaluation.order import ROUNDINGS
-from glocal.models.explained import SCALES, Explained
+from glocal.models.explained import Explained
 from glocal.models.tokens import Tokens
-from glocal.models.without import only, replaced
+from glocal.models.without import deleted, masked
 from glocal.request import one_of
 
 REPLACEMENTS = ("delete", "mask")
-BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
-FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # Tokens and texts of one pass; a user's function may look at the scores of the vocabulary at every position.
 _TOKENS, _TOKENS_OF_FUNCTION, _ROWS = 1 << 14, 1 << 11, 64
 
@@ -34,7 +32,7 @@ class Perturbation:
 
     def __post_init__(self) -> None:
         one_of("replace", self.replace, REPLACEMENTS)
-        one_of("rounding", self.rounding, tuple(ROUNDINGS))
+        one_of("rounding", self.rounding, ROUNDINGS)
         one_of("scale", self.scale, SCALES)
         for name in ("bins", "fractions"):
             found = getattr(self, name)
@@ -64,11 +62,6 @@ def outcomes(
 ) -> dict[frozenset[int], Outcome]:
     """Outcome of every set of positions; NaN of a text of which nothing is left. The model must be instrumented."""
     delete = perturbation.replace == "delete"
-    if not delete and "mask" not in explained.special and any(gone):
-        raise ChoiceError(
-            "There is no mask token to put in.", asked="replace='mask'", found="mask_token_id=None",
-            allowed="a tokenizer with a mask token", do="use replace='delete'",
-        )  # fmt: skip
     found: dict[frozenset[int], Outcome] = {}
     by_length: dict[int, list[frozenset[int]]] = defaultdict(list)
     for some in sorted(set(gone), key=sorted):
@@ -86,12 +79,9 @@ def outcomes(
 
 def _run(explained: Explained, tokens: Tokens, sets: list[frozenset[int]], perturbation: Perturbation) -> dict[frozenset[int], Outcome]:
     if perturbation.replace == "delete":
-        kept = [[place for place in range(len(tokens)) if place not in some] for some in sets]
-        inputs = only(tokens.inputs, kept)
-        moved = None if explained.place is None else torch.tensor([row.index(explained.place) for row in kept])
-        places = explained.places(inputs) if moved is None else moved.to(inputs["input_ids"].device)
+        inputs, places = deleted(explained, tokens.inputs, sets)
     else:
-        inputs = replaced(tokens.inputs, [sorted(some) for some in sets], explained.special.get("mask", 0))
+        inputs = masked(explained, tokens.inputs, sets)
         places = explained.places(inputs)
     with torch.no_grad():
         outputs = explained.outputs(inputs, places)

@@ -1,19 +1,21 @@
 """Texts -> which explanations to trust."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import xarray
 
 from glocal import registry
+from glocal.choices import BINS, FRACTIONS
 from glocal.corpus.texts import Columns, Item, items
 from glocal.errors import ChoiceError, TextError
 from glocal.evaluation.importance import Row
 from glocal.evaluation.maps import REFERENCE, evaluate_maps
 from glocal.evaluation.outputs import Settings, evaluate_outputs
-from glocal.evaluation.perturbation import BINS, FRACTIONS, Perturbation
+from glocal.evaluation.perturbation import Perturbation
 from glocal.job import Names
-from glocal.models.explaining import check_kind
+from glocal.models.explaining import CHOICES, check_kind
 from glocal.models.load import load
 from glocal.progress import Choice, tracker
 
@@ -85,11 +87,8 @@ def evaluate(
     return found.assign_attrs(settings={"model": called, **settings, **plain}, texts=len(rows))
 
 
-# Arguments that mean something with an output alone, and their defaults.
-_OF_OUTPUTS = {
-    "metrics": None, "special": False, "rounding": "ceil", "bins": BINS, "fractions": FRACTIONS, "scale": None, "row": None,
-    "saliency": "gradient_x_input", "label": None, "cue": None,
-}  # fmt: skip
+# Arguments that mean something with an output alone.
+_OF_OUTPUTS = ("metrics", "special", "rounding", "bins", "fractions", "scale", "row", "saliency", "label", "cue")
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -97,9 +96,9 @@ def _check(given: Mapping[str, Any]) -> None:
     explain = given["explain"]
     if explain is not None:
         check_kind(explain)
-    ignored = _OF_OUTPUTS if explain is None else {"measures": None}
-    for name, default in ignored.items():
-        if given[name] != default:
+    parameters = inspect.signature(evaluate).parameters
+    for name in _OF_OUTPUTS if explain is None else ("measures",):
+        if given[name] != parameters[name].default:
             raise ChoiceError(
                 f"{name} has no meaning {'without' if explain is None else 'with'} explain.",
                 asked=f"{name}={given[name]!r}, explain={explain!r}",
@@ -123,10 +122,10 @@ def _maps(rows: list[Item], model: Any, tokenizer: Any, given: Mapping[str, Any]
 
 def _outputs(rows: list[Item], model: Any, tokenizer: Any, given: Mapping[str, Any], advance: Any) -> tuple[xarray.Dataset, dict[str, Any]]:
     explain, replace = given["explain"], given["replace"] or _REPLACE[True]
-    choices = isinstance(explain, str) and explain.partition(":")[0] in ("class", "predicted_class", "next_token", "token", "masked_token")
+    choice = isinstance(explain, str) and explain.partition(":")[0] in CHOICES
     perturbation = Perturbation(
         replace, given["special"], given["rounding"], tuple(given["bins"]), tuple(given["fractions"]),
-        given["scale"] or ("probability" if choices else "output"),
+        given["scale"] or ("probability" if choice else "output"),
     )  # fmt: skip
     metrics = given["metrics"]
     if metrics is None:

@@ -11,7 +11,7 @@ from glocal.methods._cat import slopes, weighed
 from glocal.methods._output import Output, facts_of, refuse
 from glocal.models.explained import Explained
 from glocal.models.observe import observe
-from glocal.models.without import only
+from glocal.models.without import deleted
 from glocal.registry import registered
 from glocal.request import Made, Work
 
@@ -73,9 +73,8 @@ def _deletion(work: Work, explained: Explained, scores: Tensor, y: Tensor) -> Te
     falls = []
     for fraction in FRACTIONS:
         gone = set(order[: round(fraction * len(order))])
-        kept = [place for place in range(tokens) if place not in gone]
-        if not kept:
+        if len(gone) == tokens:
             continue
-        moved = None if explained.place is None else torch.tensor([kept.index(explained.place)], device=scores.device)
-        falls.append(y - explained.values(only(work.seen.inputs, [kept]), places=moved)[0])
+        shorter, places = deleted(explained, work.seen.inputs, [gone])
+        falls.append(y - explained.values(shorter, places=places)[0])
     return torch.stack(falls).mean() if falls else y.new_zeros(())

@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.errors import ChoiceError
 from glocal.methods._output import Output, facts_of, refuse, rows_at_once, sources_of
 from glocal.models.explained import Explained
-from glocal.models.without import only, replaced
+from glocal.models.without import deleted, masked
 from glocal.registry import registered
 from glocal.request import Made, Work, one_of
 
@@ -61,19 +60,12 @@ def _batches(work: Work, gone: list[list[int]], replace: str) -> list[list[int]]
 
 
 def _without(work: Work, explained: Explained, gone: list[list[int]], replace: str) -> Tensor:
-    inputs, tokens = work.seen.inputs, len(work.seen.hidden[0])
+    inputs = work.seen.inputs
     if replace == "delete":
-        kept = [[place for place in range(tokens) if place not in places] for places in gone]
-        moved = None if explained.place is None else torch.tensor([row.index(explained.place) for row in kept])
-        return explained.values(only(inputs, kept), places=moved)
+        shorter, places = deleted(explained, inputs, gone)
+        return explained.values(shorter, places=places)
     if replace == "mask":
-        number = explained.special.get("mask")
-        if number is None:
-            raise ChoiceError(
-                "There is no mask token to put in.", asked="replace='mask'", found="mask_token_id=None",
-                allowed="a tokenizer with a mask token", do="use replace='zero', 'mean' or 'delete'",
-            )  # fmt: skip
-        return explained.values(replaced(inputs, gone, number))
+        return explained.values(masked(explained, inputs, gone))
     words = work.seen.embedding
     table: Any = work.model.get_input_embeddings()
     instead = torch.zeros_like(words[0]) if replace == "zero" else table.weight.detach().mean(0).to(words)

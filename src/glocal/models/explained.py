@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from glocal.choices import SCALES
 from glocal.errors import ChoiceError
 from glocal.models.instrument import Watcher, watching
 from glocal.models.observe import call_arguments
 from glocal.models.tokens import Tokens
 
-SCALES = ("output", "logit", "probability")
 # What the model returned, the position [row] to read at, and whether norms of that reading are constants -> one number per row.
 Reading = Callable[[Any, Tensor, bool], Tensor]
 

@@ -18,7 +18,7 @@ from glocal.models.tokens import Tokens
 
 KINDS = ("class", "predicted_class", "probability", "next_token", "token", "masked_token", "difference", "similarity")
 # Outputs that are one of several choices, and so have a probability.
-_CHOICES = ("class", "predicted_class", "next_token", "token", "masked_token")
+CHOICES = ("class", "predicted_class", "next_token", "token", "masked_token")
 _FORMS = (
     "class:NAME, predicted_class, probability, probability:TARGET, next_token, next_token:TEXT, token:POSITION, masked_token, "
     "masked_token:TEXT, difference:A/B, similarity:TEXT, or a function of the model's outputs"
@@ -85,7 +85,7 @@ class _Asked:
         """A kind with its argument."""
         kind, colon, argument = self.explain.partition(":")
         if kind == "probability":
-            inner = argument if argument.partition(":")[0] in _CHOICES else f"class:{argument}"
+            inner = argument if argument.partition(":")[0] in CHOICES else f"class:{argument}"
             made = _Asked(inner if colon else "predicted_class", self.whole, self.network, self.tokenizer, self.tokens).named()
             assert made.probability is not None
             return replace(made, name=f"probability of {made.name}", read=made.probability)

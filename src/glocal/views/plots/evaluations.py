@@ -63,15 +63,13 @@ def falls(found: xarray.Dataset, *, which: str) -> Plot:
         shares = found[FRACTION].values
         for number, explanation in enumerate(found[EXPLANATION].values.tolist()):
             mine = found.sel({EXPLANATION: explanation})
-            colour, marker = KINDS[number % len(KINDS)], KIND_MARKERS[number % len(KIND_MARKERS)]
             drawn = len(axes.lines)
             line(
                 axes,
                 mine[name],
                 mine[f"{name}_low"],
                 mine[f"{name}_high"],
-                colour=colour,
-                marker=marker,
+                **_look(number),
                 label=visible(explanation),
                 x=shares,
             )
@@ -100,8 +98,7 @@ def by_layer(found: xarray.Dataset) -> Plot:
             for number, explanation in enumerate(found[EXPLANATION].values.tolist()):
                 mine = found["by_layer"].sel({METRIC: metric, EXPLANATION: explanation}).values
                 undefined = numpy.full(len(mine), numpy.nan)
-                colour, marker = KINDS[number % len(KINDS)], KIND_MARKERS[number % len(KIND_MARKERS)]
-                line(panel, mine, undefined, undefined, colour=colour, marker=marker, label=visible(explanation), x=found[LAYER].values)
+                line(panel, mine, undefined, undefined, **_look(number), label=visible(explanation), x=found[LAYER].values)
             panel.set_title(f"{visible(metric)} ({found['better'].sel({METRIC: metric}).item()} is better)")
             panel.set_xlabel("layer")
             panel.set_xticks(found[LAYER].values)
@@ -109,3 +106,8 @@ def by_layer(found: xarray.Dataset) -> Plot:
         legend(figure, axes[0], columns=2)
     caption = f"Agreement of every map's rows with occlusion, by layer: mean over {counted(found.attrs['texts'], 'text')}."
     return Plot("agreement_by_layer", "Agreement by layer", caption, figure, tidy(("by_layer", found["by_layer"], None, None)))
+
+
+def _look(number: int) -> dict[str, str]:
+    """Colour and marker of the explanation with this number."""
+    return {"colour": KINDS[number % len(KINDS)], "marker": KIND_MARKERS[number % len(KIND_MARKERS)]}
