@@ -62,6 +62,7 @@ def runs(texts: int) -> dict[str, dict[str, Any]]:
     unlike = [row["text"] for row in both[-200::20]]
     return {
         "sentiment, masked": {**movie, "replace": "mask", "rounding": "floor"},
+        "sentiment, deleted": {**movie, "replace": "delete", "rounding": "ceil"},
         "similarity, deleted": {
             "texts": both[: 2 * texts : 2], "model": lambda: "minilm", "pair": "other", "explain": "similarity:{pair}",
             "methods": methods(unlike), "metrics": SIMILARITY, "replace": "delete", "rounding": "ceil",

@@ -5,7 +5,7 @@ import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any, SupportsIndex
@@ -227,6 +227,11 @@ def _checked(method: Callable, made: Any) -> Made:
     return made
 
 
+@cache
+def _versions() -> dict[str, str]:
+    return {f"{name}_version": version(name) for name in ("torch", "transformers")}
+
+
 def _facts(network: PreTrainedModel, tokens: Tokens, work: Work, made: Sequence[Made], settings: dict[str, Any]) -> dict[str, Any]:
     request = work.request
     parameter = next(network.parameters())
@@ -234,8 +239,7 @@ def _facts(network: PreTrainedModel, tokens: Tokens, work: Work, made: Sequence[
     asked["groups"] = settings["groups"]
     facts: dict[str, Any] = {
         "glocal_version": glocal.__version__,
-        "torch_version": version("torch"),
-        "transformers_version": version("transformers"),
+        **_versions(),
         "python_version": platform.python_version(),
         "text": tokens.text,
         "text_pair": tokens.pair,

@@ -1,6 +1,9 @@
 """What the two forms of DecompX share."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 from glocal.errors import MemoryBudgetError
+from glocal.jacobian.rules import CheapTangents
 from glocal.methods._output import refuse
 from glocal.models.decompose import BIASES
 from glocal.request import Work, one_of
@@ -20,3 +23,9 @@ def check(work: Work, name: str, bias: str) -> None:
             found=f"about {size} bytes for {tokens} tokens",
             do="give it more memory, or use a shorter text",
         )
+
+
+def cheap_tangents(work: Work) -> AbstractContextManager:
+    """The cheaper rules, where there are enough lanes times tokens for them to pay."""
+    tokens = len(work.seen.hidden[0])
+    return CheapTangents() if CheapTangents.worth_it(tokens * tokens) else nullcontext()

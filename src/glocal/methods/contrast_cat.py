@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from glocal.errors import ChoiceError
 from glocal.methods._cat import slopes, weighed
-from glocal.methods._output import Output, facts_of, refuse
+from glocal.methods._output import Output, facts_of, refuse, rows_at_once
 from glocal.models.explained import Explained
 from glocal.models.observe import observe
 from glocal.models.without import deleted
@@ -46,7 +47,7 @@ def contrast_cat(work: Work, *, references: Sequence[Any] = ()) -> Made:
     assert output.explained.encode is not None
     with torch.no_grad():
         maps = [_scaled(weighed(work, gradients, _reference(work, output.explained, text))) for text in references]
-        scores = torch.stack([_deletion(work, output.explained, each, y[0]) for each in maps])
+        scores = _deletion(work, output.explained, maps, y[0])
         bound = scores.mean() + scores.std(correction=0)
         kept = [each for each, score in zip(maps, scores, strict=True) if score >= bound] or [maps[int(scores.argmax())]]
     made = _scaled(torch.stack(kept).mean(0))
@@ -65,16 +66,19 @@ def _reference(work: Work, explained: Explained, text: Any) -> list[Tensor]:
     return [torch.nn.functional.pad(each[:tokens], (0, 0, 0, max(0, tokens - len(each)))) for each in seen.hidden[:-1]]
 
 
-def _deletion(work: Work, explained: Explained, scores: Tensor, y: Tensor) -> Tensor:
-    """Mean fall of the output without the highest-scoring tokens; special tokens and the one that is read at stay."""
-    tokens = len(scores)
+def _deletion(work: Work, explained: Explained, maps: list[Tensor], y: Tensor) -> Float[Tensor, " reference"]:
+    """Mean fall of the output without the highest-scoring tokens of every map; special tokens and the one that is read at stay."""
+    tokens = len(work.seen.hidden[0])
     fixed = {place for place in range(tokens) if work.special[place]} | ({explained.place} - {None})
-    order = [place for place in scores.argsort(descending=True, stable=True).tolist() if place not in fixed]
-    falls = []
+    orders = [[place for place in each.argsort(descending=True, stable=True).tolist() if place not in fixed] for each in maps]
+    size, falls = rows_at_once(work, "contrast_cat", gradient=False), []
     for fraction in FRACTIONS:
-        gone = set(order[: round(fraction * len(order))])
-        if len(gone) == tokens:
+        gone = [set(order[: round(fraction * len(order))]) for order in orders]
+        if len(gone[0]) == tokens:
             continue
-        shorter, places = deleted(explained, work.seen.inputs, [gone])
-        falls.append(y - explained.values(shorter, places=places)[0])
-    return torch.stack(falls).mean() if falls else y.new_zeros(())
+        values = []
+        for start in range(0, len(gone), size):
+            shorter, places = deleted(explained, work.seen.inputs, gone[start : start + size])
+            values.append(explained.values(shorter, places=places))
+        falls.append(y - torch.cat(values))
+    return torch.stack(falls).mean(0) if falls else y.new_zeros(len(maps))

@@ -3,7 +3,7 @@
 import torch
 
 from glocal.groups import sum_groups
-from glocal.methods._decompx import check
+from glocal.methods._decompx import cheap_tangents, check
 from glocal.methods._output import facts_of
 from glocal.models.decompose import decompose
 from glocal.registry import registered
@@ -30,7 +30,8 @@ def decompx(work: Work, *, bias: str = "absdot") -> Made:
     check(work, "decompx", bias)
     request = work.request
     assert request.layers and request.targets
-    found = decompose(work.model, work.seen, bias=bias)
+    with cheap_tangents(work):
+        found = decompose(work.model, work.seen, bias=bias)
     tokens = len(work.seen.hidden[0])
     maps, biases = [], []
     for layer in request.layers:

@@ -1,6 +1,6 @@
 """DecompX to an output: how much of a logit each token of the text gave."""
 
-from glocal.methods._decompx import check
+from glocal.methods._decompx import cheap_tangents, check
 from glocal.methods._output import Output, facts_of
 from glocal.models.decompose import decompose
 from glocal.registry import registered
@@ -23,7 +23,8 @@ def decompx_output(work: Work, *, bias: str = "absdot") -> Made:
     """
     check(work, "decompx_output", bias)
     output = Output(work, "decompx_output")
-    found = decompose(output.explained.model, work.seen, bias=bias, explained=output.explained, keep=False)
+    with cheap_tangents(work):
+        found = decompose(output.explained.model, work.seen, bias=bias, explained=output.explained, keep=False)
     assert found.output is not None
     tokens = len(work.seen.hidden[0])
     facts = facts_of("decompx_output", bias=found.output[tokens:].sum().item(), largest_gap=found.largest_gap)

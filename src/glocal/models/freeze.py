@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from transformers import activations
 
@@ -32,6 +33,9 @@ _EPSILON_NAMES = ("eps", "variance_epsilon", "epsilon", "norm_eps", "layer_norm_
 
 def with_tangent_of(value: Tensor, linear: Tensor) -> Tensor:
     """The value of `value` with the tangent of `linear`."""
+    tangent = forward_ad.unpack_dual(linear).tangent
+    if tangent is not None:
+        return forward_ad.make_dual(value.detach(), tangent)
     return value.detach() + (linear - linear.detach())
 
 
@@ -46,7 +50,7 @@ class Norm:
 
     def frozen(self, x: Tensor) -> Tensor:
         """The normaliser as a linear map of `x`, with the statistics of `x` held constant."""
-        return self.gain * self._centred(x) * self.scale(x).detach() + self.bias
+        return self._centred(x) * (self.gain * self.scale(x.detach())) + self.bias
 
     def scale(self, x: Tensor) -> Tensor:
         """One over the root of the mean square."""
@@ -81,6 +85,7 @@ class _Freezer:
         self.gates: set[nn.Module] = set()
         self.at_zero: dict[nn.Module, Tensor] = {}  # slopes; asked for beforehand, as forward mode does not nest
         self.open: tuple[nn.Module, Tensor, int | None] | None = None  # the last activation, until somebody reads what came of it
+        self.read: dict[nn.Module, Tensor] = {}  # what a module that is running has read
 
     def learn_norm(self, module: nn.Module, args: tuple, output: Tensor) -> None:
         self.met["norm"].add(current_layer())
@@ -96,8 +101,13 @@ class _Freezer:
                 do="leave 'norm' out of freeze for this family",
             )
 
+    def hide(self, module: nn.Module, args: tuple) -> tuple:
+        """The hook before a module to be frozen: its own derivative, which nobody will use, is not computed."""
+        self.read[module] = args[0]
+        return (args[0].detach(), *args[1:])
+
     def freeze_norm(self, module: nn.Module, args: tuple, output: Tensor) -> Tensor:
-        return with_tangent_of(output, self.norms[module].frozen(args[0]).to(output.dtype))
+        return with_tangent_of(output, self.norms[module].frozen(self.read.pop(module)).to(output.dtype))
 
     def learn_activation(self, module: nn.Module, args: tuple, output: Tensor) -> None:
         self._require_reader()
@@ -138,12 +148,10 @@ class _Freezer:
             )
 
     def freeze_activation(self, module: nn.Module, args: tuple, output: Tensor) -> Tensor:
+        x = self.read.pop(module)
         if module in self.gates:
             return output.detach()
-        x = args[0]
-        safe = torch.where(x == 0, torch.ones_like(x), x).detach()
-        slope = torch.where(x == 0, self.at_zero[module], output.detach() / safe).detach()
-        return with_tangent_of(output, x * slope)
+        return with_tangent_of(output, x * _slope(x.detach(), output.detach(), self.at_zero[module]))
 
 
 class FunctionsConstant(TorchFunctionMode):
@@ -155,8 +163,12 @@ class FunctionsConstant(TorchFunctionMode):
         if func not in _FUNCTIONS:
             return output
         x = args[0]
-        safe = torch.where(x == 0, torch.ones_like(x), x).detach()
-        return with_tangent_of(output, x * torch.where(x == 0, torch.ones_like(x), output.detach() / safe).detach())
+        return with_tangent_of(output, x * _slope(x.detach(), output.detach(), torch.ones((), dtype=x.dtype, device=x.device)))
+
+
+def _slope(x: Tensor, y: Tensor, at_zero: Tensor) -> Tensor:
+    """y / x, and `at_zero` where x is 0."""
+    return torch.where(x == 0, at_zero, y / torch.where(x == 0, torch.ones_like(x), x))
 
 
 def is_norm(module: nn.Module) -> bool:
@@ -170,15 +182,23 @@ def is_activation(module: nn.Module) -> bool:
 
 
 @contextmanager
-def _hooks(model: nn.Module, kinds: Collection[str], on_norm: Any, on_activation: Any, on_reader: Any = None) -> Iterator[None]:
+def _learning(model: nn.Module, kinds: Collection[str], freezer: _Freezer) -> Iterator[None]:
+    with _hooks(model, kinds, freezer.learn_norm, freezer.learn_activation), ExitStack() as undo:
+        for module in filter(is_leaf, model.modules()):
+            undo.callback(module.register_forward_pre_hook(freezer.learn_reader).remove)
+        yield
+
+
+@contextmanager
+def _hooks(model: nn.Module, kinds: Collection[str], on_norm: Any, on_activation: Any, before: Any = None) -> Iterator[None]:
     with ExitStack() as undo:
         for module in model.modules():
-            if on_reader is not None and is_leaf(module):
-                undo.callback(module.register_forward_pre_hook(on_reader).remove)
-            if "norm" in kinds and is_norm(module):
-                undo.callback(module.register_forward_hook(on_norm).remove)
-            elif "activation" in kinds and isinstance(module, _ACTIVATIONS):
-                undo.callback(module.register_forward_hook(on_activation).remove)
+            norm, activation = "norm" in kinds and is_norm(module), "activation" in kinds and isinstance(module, _ACTIVATIONS)
+            if not norm and not activation:
+                continue
+            if before is not None:
+                undo.callback(module.register_forward_pre_hook(before).remove)
+            undo.callback(module.register_forward_hook(on_norm if norm else on_activation).remove)
         yield
 
 
@@ -191,8 +211,8 @@ def frozen(model: nn.Module, kinds: Collection[str], run_once: Any) -> Iterator[
     kinds = set(kinds) & {"norm", "activation"}
     freezer = _Freezer()
     if kinds:
-        with torch.no_grad(), _hooks(model, kinds, freezer.learn_norm, freezer.learn_activation, freezer.learn_reader):
+        with torch.no_grad(), _learning(model, kinds, freezer):
             seen = run_once()
         freezer.finish(kinds, seen.layers)
-    with _hooks(model, kinds, freezer.freeze_norm, freezer.freeze_activation):
+    with _hooks(model, kinds, freezer.freeze_norm, freezer.freeze_activation, freezer.hide):
         yield
